@@ -1,0 +1,3 @@
+"""Attest: a conformance kit for Transformer implementations."""
+
+__version__ = "0.1.0"

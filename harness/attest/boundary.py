@@ -1,0 +1,226 @@
+"""What stands between criteria and an implementation: copies in, checked arrays out, exceptions as sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from attest.checks import Violation, quiet
+from attest.contract import FUNCTIONS, OPERATIONS, Array, Arrays, Config, Gradients, ShapePolicy
+
+DEFAULT_DTYPES = ("float32",)
+BOUNDARY_DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
+
+
+class NotOffered(Exception):
+    """The implementation does not have what the criterion needs."""
+
+
+class NotRun(Exception):
+    """The run lacks what the criterion needs; the reason is recorded."""
+
+
+def aligned(array: Array) -> Array:
+    """A contiguous copy that starts at a multiple of 64 bytes, so that kernels take the same path."""
+    space = np.empty(array.nbytes + 64, np.uint8)
+    start = -space.ctypes.data % 64
+    copy = space[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    copy[...] = array
+    return copy
+
+
+def fresh(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Aligned copies of the arrays among these inputs."""
+    return {k: aligned(v) if isinstance(v, np.ndarray) else v for k, v in inputs.items()}
+
+
+class Subject:
+    """An implementation as criteria see it. Components are kept per operation and config."""
+
+    def __init__(self, implementation: Any, *, dtype: str | None = None, device: str = "cpu") -> None:
+        self.implementation = implementation
+        self.name = str(implementation.name)
+        self.device = device
+        declared = tuple(getattr(implementation, "dtypes", None) or DEFAULT_DTYPES)
+        judged = tuple(d for d in declared if d in ("float32", "float64")) or declared
+        self.dtypes = (dtype,) if dtype else judged
+        self.policy: ShapePolicy = getattr(implementation, "shape_policy", None) or ShapePolicy()
+        self.options: tuple[tuple[str, str], ...] = tuple(getattr(implementation, "options", ()))
+        self.widened: Mapping[str, float] = getattr(implementation, "wider_bounds", None) or {}
+        self._components: dict[tuple[str, Config], Boundary] = {}
+
+    def offers(self, operation: str) -> bool:
+        """Whether the implementation has this operation at all."""
+        return callable(getattr(self.implementation, operation, None))
+
+    @property
+    def compiled(self) -> bool:
+        """Whether it declares that it runs compiled code."""
+        return bool(getattr(self.implementation, "compiled", False))
+
+    def factor(self, operation: str) -> float:
+        """How far the implementation widens the bound of this operation; at least 1."""
+        return max(1.0, float(self.widened.get(operation, 1.0)))
+
+    def placed(self, config: Config) -> Config:
+        """The config with this run's device and options."""
+        return config.but(device=self.device, options=self.options)
+
+    def build(self, operation: str, config: Config) -> Boundary:
+        """The component of an operation, built once per config and put in eval mode."""
+        config = self.placed(config)
+        key = (operation, config)
+        if key not in self._components:
+            if len(self._components) > 256:
+                self._components.clear()
+            self._components[key] = Boundary(operation, self.construct(operation, config), config)
+        component = self._components[key]
+        component.eval()
+        return component
+
+    def construct(self, operation: str, config: Config) -> Any:
+        """Call the builder and return what it gives, uncached."""
+        builder = self._operation(operation)
+        try:
+            with quiet():
+                component = builder(config)
+        except NotImplementedError as error:
+            raise NotOffered(f"{operation}: {error}") from None
+        except Exception as error:
+            raise Violation(f"building {operation} raised {_sentence(error)}") from error
+        if not callable(component) and operation not in ("trainer", "optimizer"):
+            raise Violation(f"building {operation} gave {_kind(component)}; return a component that can be called")
+        return component
+
+    def raw_build(self, operation: str, config: Config) -> Any:
+        """The bare builder call; its exceptions are the caller's to judge."""
+        with quiet():
+            return self._operation(operation)(self.placed(config))
+
+    def call(self, operation: str, *args: Any) -> Array:
+        """One of the plain functions of the contract."""
+        assert operation in FUNCTIONS
+        function = self._operation(operation)
+        args = tuple(aligned(a) if isinstance(a, np.ndarray) else a for a in args)
+        return array_of(_guarded(operation, lambda: function(*args)), operation)
+
+    def _operation(self, operation: str) -> Callable[..., Any]:
+        assert operation in OPERATIONS, operation
+        if not self.offers(operation):
+            raise NotOffered(f"{operation} is not offered")
+        function: Callable[..., Any] = getattr(self.implementation, operation)
+        return function
+
+
+class Boundary:
+    """A component behind the boundary. Every call gets copies; every result is checked and copied."""
+
+    def __init__(self, operation: str, component: Any, config: Config) -> None:
+        self.operation = operation
+        self.component = component
+        self.config = config
+
+    def __call__(self, **inputs: Any) -> dict[str, Array]:
+        """The named outputs as arrays of their own."""
+        return self.method("__call__", **inputs)
+
+    def method(self, name: str, **inputs: Any) -> dict[str, Array]:
+        """Call a method that takes keyword arrays and returns a mapping."""
+        function = self._method(name) if name != "__call__" else self.component
+        label = self.operation if name == "__call__" else f"{self.operation}.{name}"
+        result = _guarded(label, lambda: function(**fresh(inputs)))
+        return arrays_of(result, label)
+
+    def parameters(self) -> dict[str, Array]:
+        """Canonical parameters; empty for a component that has no such method."""
+        if not hasattr(self.component, "parameters"):
+            return {}
+        return arrays_of(_guarded(self._label("parameters"), self.component.parameters), self._label("parameters"))
+
+    def load(self, parameters: Arrays) -> None:
+        """Inject weights."""
+        if not parameters:
+            return
+        load = self._method("load")
+        _guarded(self._label("load"), lambda: load(fresh(parameters)))
+
+    def buffers(self) -> dict[str, Array]:
+        """Arrays that are not learned."""
+        buffers = self._method("buffers")
+        return arrays_of(_guarded(self._label("buffers"), buffers), self._label("buffers"))
+
+    def train(self, seed: int) -> None:
+        """Switch randomness on."""
+        train = self._method("train")
+        _guarded(self._label("train"), lambda: train(seed))
+
+    def eval(self) -> None:
+        """Switch randomness off."""
+        if hasattr(self.component, "eval"):
+            _guarded(self._label("eval"), self.component.eval)
+
+    def gradients(self, inputs: Mapping[str, Any], cotangents: Arrays) -> Gradients:
+        """Gradients by input and parameter name."""
+        gradients = self._method("gradients")
+        label = self._label("gradients")
+        result = _guarded(label, lambda: gradients(fresh(inputs), fresh(cotangents)))
+        for part in ("inputs", "parameters"):
+            if not hasattr(result, part):
+                raise Violation(f"{label} gave {_kind(result)}; return an object with inputs and parameters")
+        return Gradients(arrays_of(result.inputs, label), arrays_of(result.parameters, label))
+
+    def _label(self, method: str) -> str:
+        return f"{self.operation}.{method}"
+
+    def _method(self, name: str) -> Callable[..., Any]:
+        method = getattr(self.component, name, None)
+        if not callable(method):
+            raise NotOffered(f"{self.operation} has no {name}()")
+        function: Callable[..., Any] = method
+        return function
+
+
+def arrays_of(result: Any, label: str) -> dict[str, Array]:
+    """Check that a result is a mapping of arrays and copy it."""
+    if not isinstance(result, Mapping):
+        raise Violation(f"{label} returned {_kind(result)}; return a mapping of names to numpy arrays")
+    return {str(name): array_of(value, f"{label}[{name!r}]") for name, value in result.items()}
+
+
+def array_of(value: Any, label: str) -> Array:
+    """Check that a value is a numpy array of a dtype that crosses the boundary, and copy it."""
+    if isinstance(value, np.generic):
+        value = np.asarray(value)
+    if not isinstance(value, np.ndarray):
+        raise Violation(f"{label} is {_kind(value)}; return a numpy array")
+    if value.dtype.kind == "f" and value.dtype not in BOUNDARY_DTYPES:
+        raise Violation(f"{label} has dtype {value.dtype}; return float32 or float64")
+    if value.dtype.kind not in "fiub":
+        raise Violation(f"{label} has dtype {value.dtype}; return an array of numbers")
+    return np.array(value)
+
+
+def _guarded(label: str, call: Callable[[], Any]) -> Any:
+    try:
+        with quiet():
+            return call()
+    except (NotOffered, NotRun, Violation):
+        raise
+    except NotImplementedError as error:
+        raise NotOffered(f"{label}: {error}") from None
+    except MemoryError:
+        raise
+    except Exception as error:
+        raise Violation(f"{label} raised {_sentence(error)}") from error
+
+
+def _sentence(error: BaseException) -> str:
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text[:300]}" if text else type(error).__name__
+
+
+def _kind(value: Any) -> str:
+    name = f"{type(value).__module__}.{type(value).__name__}".removeprefix("builtins.")
+    return "None" if value is None else f"a {name}"

@@ -1,0 +1,159 @@
+"""How a criterion's properties are written, found and run.
+
+    @verifies("M1.4")
+    @given(case=attention_cases(padded=True))
+    def masked_keys_are_inert(impl, case): ...
+
+A property takes the implementation behind the boundary and what was drawn. Without `given` it runs once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Any
+
+from attest.boundary import Subject
+from attest.checks import Violation
+from attest.evidence import current
+
+EXAMPLES = {"quick": 16, "standard": 60, "deep": 400}
+
+
+@dataclass(frozen=True)
+class Property:
+    """A function that verifies a criterion, with the strategies it draws from."""
+
+    criterion: str
+    name: str
+    check: Callable[..., None]
+    strategies: Mapping[str, Any]
+    effort: float
+    shrinks: bool
+    only: tuple[str, ...]
+
+    def examples(self, profile: str) -> int:
+        """How many cases are drawn in a profile; 1 where nothing is drawn."""
+        return max(3, round(self.effort * EXAMPLES[profile])) if self.strategies else 1
+
+    def floor(self, profile: str) -> int:
+        """Fewer executed examples than this make the verdict thin."""
+        return max(1, self.examples(profile) // 2)
+
+    def runs_in(self, profile: str) -> bool:
+        """Costly properties may name the profiles they run in."""
+        return not self.only or profile in self.only
+
+
+_registry: dict[str, list[Property]] = {}
+
+
+def given(**strategies: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Draw these by Hypothesis; each is a case, a number or a string."""
+
+    def mark(check: Callable[..., None]) -> Callable[..., None]:
+        check.strategies = strategies  # type: ignore[attr-defined]
+        return check
+
+    return mark
+
+
+def verifies(
+    *criteria: str, effort: float = 1.0, shrinks: bool = True, only: tuple[str, ...] = ()
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Register a property for these criteria. `effort` multiplies the profile's number of examples."""
+
+    def register(check: Callable[..., None]) -> Callable[..., None]:
+        strategies = getattr(check, "strategies", {})
+        for id in criteria:
+            name = check.__name__
+            _registry.setdefault(id, []).append(Property(id, name, check, strategies, effort, shrinks, only))
+        return check
+
+    return register
+
+
+def load_properties(extra: tuple[str, ...] = ()) -> Mapping[str, list[Property]]:
+    """Every property by criterion id, from `attest.criteria` and any further modules."""
+    from attest import criteria
+
+    for module in iter_modules(criteria.__path__):
+        import_module(f"attest.criteria.{module.name}")
+    for name in extra:
+        import_module(name)
+    return _registry
+
+
+def run_property(
+    property: Property, subject: Subject, *, profile: str, seed: int, witness: str | None = None
+) -> None:
+    """Run to the end or raise the Violation of the smallest failing case."""
+    if not property.strategies:
+        current().begin("", ())
+        property.check(subject)
+    elif witness is not None:
+        _example(property, subject, parse_drawn(witness))
+    else:
+        _search(property, subject, profile, seed)
+
+
+def _search(property: Property, subject: Subject, profile: str, seed: int) -> None:
+    import hypothesis
+    from hypothesis import HealthCheck, Phase, settings, strategies
+
+    phases = [Phase.generate, Phase.target, *([Phase.shrink] if property.shrinks else [])]
+
+    @settings(
+        max_examples=property.examples(profile),
+        deadline=None,
+        database=None,
+        phases=phases,
+        report_multiple_bugs=False,
+        print_blob=False,
+        suppress_health_check=list(HealthCheck),
+    )
+    @hypothesis.seed(seed)
+    @hypothesis.given(strategies.fixed_dictionaries(dict(property.strategies)))
+    def search(drawn: dict[str, Any]) -> None:
+        _example(property, subject, drawn)
+        ratio = current().example_ratio
+        if ratio > 0:
+            hypothesis.target(min(ratio, 1e6), label="error over bound")
+
+    try:
+        search()
+    except Violation:
+        raise
+    except hypothesis.errors.Flaky as error:
+        raise Violation(f"the same case gave two outcomes ({_first_line(error)})") from error
+
+
+def _example(property: Property, subject: Subject, drawn: Mapping[str, Any]) -> None:
+    fitted = {k: v.fitted(subject) if hasattr(v, "fitted") else v for k, v in drawn.items()}
+    regimes = tuple(r for v in fitted.values() for r in getattr(v, "regimes", ()))
+    current().begin(print_drawn(fitted), regimes)
+    property.check(subject, **fitted)
+
+
+def print_drawn(drawn: Mapping[str, Any]) -> str:
+    """What was drawn as one line that `parse_drawn` reads back."""
+    return " ".join(f"{name}={value}" for name, value in drawn.items())
+
+
+def parse_drawn(line: str) -> dict[str, Any]:
+    """Read a line of `print_drawn`; ValueError where it cannot be."""
+    from attest.strategies.cases import parse_value
+
+    parts = re.findall(r"(\w+)=(\w+\[[^\]]*\]|\S+)", line)
+    if not parts:
+        raise ValueError(f"case={line!r} has no name=value; paste the whole line of the report")
+    return {name: parse_value(text) for name, text in parts}
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().splitlines()[0][:200]
+
+

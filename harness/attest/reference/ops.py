@@ -1,0 +1,257 @@
+"""The operations of the tape: value, backward closure and error variance of each.
+
+The variance rules are first order: independent roundings add in squares. `eps` is half a unit in the last
+place of the precision that is judged.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from attest.reference.tape import Array, Operand, Var, constant, node, tracks_error, unbroadcast, variance_of
+
+
+def matmul(a: Var, b: Var) -> Var:
+    """a @ b over the last two axes; leading axes broadcast."""
+    value = a.value @ b.value
+    return node(value, (a, b), lambda g: _matmul_backward(a, b, g), _matmul_variance(a, b, value))
+
+
+def mix(weights: Var, values: Var) -> Var:
+    """weights @ values, where a weight of exactly zero removes even nan and infinity."""
+    finite = np.isfinite(values.value)
+    if finite.all():
+        return matmul(weights, values)
+    clean = where(finite, values, 0.0)
+    seen = (weights.value != 0).astype(np.float64) @ (~finite).astype(np.float64)
+    return where(seen == 0, matmul(weights, clean), math.nan)
+
+
+def _matmul_backward(a: Var, b: Var, g: Array) -> tuple[Array | None, Array | None]:
+    ga = unbroadcast(g @ b.value.swapaxes(-1, -2), a.shape) if a.needs_gradient else None
+    gb = unbroadcast(a.value.swapaxes(-1, -2) @ g, b.shape) if b.needs_gradient else None
+    return ga, gb
+
+
+def _matmul_variance(a: Var, b: Var, value: Array) -> Array | None:
+    eps = tracks_error(a, b)
+    if not eps:
+        return None
+    squared = b.value * b.value
+    inner = squared * (eps * eps * a.shape[-1])
+    if b.variance is not None:
+        inner = inner + b.variance
+    variance: Array = (a.value * a.value) @ inner + (eps * value) ** 2
+    return variance if a.variance is None else variance + a.variance @ squared
+
+
+def add(a: Operand, b: Operand) -> Var:
+    a, b = constant(a), constant(b)
+    value, shapes = a.value + b.value, (a.shape, b.shape)
+    eps = tracks_error(a, b)
+    variance = variance_of(a) + variance_of(b) + (eps * value) ** 2 if eps else None
+    return node(value, (a, b), lambda g: (unbroadcast(g, shapes[0]), unbroadcast(g, shapes[1])), variance)
+
+
+def sub(a: Operand, b: Operand) -> Var:
+    return add(a, scale(constant(b), -1.0))
+
+
+def mul(a: Operand, b: Operand) -> Var:
+    """Elementwise product of two Vars."""
+    a, b = constant(a), constant(b)
+    x, y = a.value, b.value
+    eps = tracks_error(a, b)
+    variance = variance_of(a) * y * y + variance_of(b) * x * x + (eps * x * y) ** 2 if eps else None
+    return node(x * y, (a, b), lambda g: (unbroadcast(g * y, x.shape), unbroadcast(g * x, y.shape)), variance)
+
+
+def scale(a: Var, factor: Operand) -> Var:
+    """A constant, exactly known factor (a number or an array) times `a`."""
+    if isinstance(factor, Var):
+        return mul(a, factor)
+    value = a.value * factor
+    variance = variance_of(a) * np.square(factor) + (a.eps * value) ** 2 if a.eps else None
+    return node(value, (a,), lambda g: (unbroadcast(g * factor, a.shape),), variance)
+
+
+def softmax(a: Var, allowed: Array | None = None) -> Var:
+    """Over the last axis; exactly zero where not allowed, a row that may see nothing is zeros."""
+    x = a.value if allowed is None else np.where(allowed, a.value, -np.inf)
+    top = x.max(axis=-1, keepdims=True)
+    top = np.where(top == -np.inf, 0.0, top)
+    raised = np.exp(x - top)
+    total = raised.sum(axis=-1, keepdims=True)
+    p = raised / np.where(total == 0, 1.0, total)
+    return node(p, (a,), lambda g: (_softmax_backward(p, g, allowed, a.shape),), _softmax_variance(a, x, top, p))
+
+
+def _softmax_backward(p: Array, g: Array, allowed: Array | None, shape: tuple[int, ...]) -> Array:
+    if allowed is not None:
+        g = np.where(allowed, g, 0.0)  # 0 * nan is nan
+    return unbroadcast(p * (g - (g * p).sum(axis=-1, keepdims=True)), shape)
+
+
+def _softmax_variance(a: Var, x: Array, top: Array, p: Array) -> Array | None:
+    if not a.eps:
+        return None
+    error = np.sqrt(variance_of(a)) + a.eps * (np.abs(x) + np.abs(top))
+    squared = np.where(np.isfinite(x), error * error, 0.0)
+    shared = (p * p * squared).sum(axis=-1, keepdims=True)
+    inherited = p * p * np.maximum(squared * (1 - 2 * p) + shared, 0.0)
+    variance: Array = inherited + ((4 + math.sqrt(p.shape[-1])) * a.eps * p) ** 2
+    return variance
+
+
+def log_softmax(a: Var) -> Var:
+    """Over the last axis, with the maximum taken out first."""
+    shifted = a.value - a.value.max(axis=-1, keepdims=True)
+    total = np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+    value = shifted - total
+    p = np.exp(value)
+    variance = None
+    if a.eps:
+        width = p.shape[-1]
+        own = np.square(a.eps * (np.abs(a.value) + np.abs(shifted) + np.abs(value) + 4 + math.sqrt(width)))
+        error = variance_of(a) + own
+        variance = error + (p * p * error).sum(axis=-1, keepdims=True)
+    return node(value, (a,), lambda g: (g - p * g.sum(axis=-1, keepdims=True),), variance)
+
+
+def relu(a: Var) -> Var:
+    positive = a.value > 0
+    variance = None
+    if a.variance is not None:
+        variance = np.where(a.value > -4 * np.sqrt(a.variance), a.variance, 0.0)
+    return node(np.where(positive, a.value, 0.0), (a,), lambda g: (np.where(positive, g, 0.0),), variance)
+
+
+def erf(x: Array) -> Array:
+    """The error function of the C library, elementwise."""
+    flat = np.fromiter(map(math.erf, x.ravel().tolist()), dtype=np.float64, count=x.size)
+    return flat.reshape(x.shape)
+
+
+def gelu(a: Var) -> Var:
+    """x times the normal distribution function of x: the exact form, not the tanh approximation."""
+    x = a.value
+    cdf = 0.5 * (1.0 + erf(x / math.sqrt(2.0)))
+    slope = cdf + x * np.exp(-0.5 * x * x) / math.sqrt(2.0 * math.pi)
+    variance = 1.13**2 * variance_of(a) + (2 * a.eps * x) ** 2 if a.eps else None
+    return node(x * cdf, (a,), lambda g: (g * slope,), variance)
+
+
+def layer_norm(a: Var, weight: Var, bias: Var, eps: float) -> Var:
+    """Over the last axis: biased variance, eps inside the root."""
+    x = a.value
+    centred = x - x.mean(axis=-1, keepdims=True)
+    r = 1.0 / np.sqrt((centred * centred).mean(axis=-1, keepdims=True) + eps)
+    h = centred * r
+    value = h * weight.value + bias.value
+
+    def backward(g: Array) -> tuple[Array, Array, Array]:
+        gh = g * weight.value
+        along = gh.mean(axis=-1, keepdims=True) + h * (gh * h).mean(axis=-1, keepdims=True)
+        return r * (gh - along), unbroadcast(g * h, weight.shape), unbroadcast(g, bias.shape)
+
+    variance = _norm_variance(a, weight, h, r, value) if tracks_error(a, weight, bias) else None
+    return node(value, (a, weight, bias), backward, variance)
+
+
+def _norm_variance(a: Var, weight: Var, h: Array, r: Array, value: Array) -> Array:
+    x, eps, width = a.value, tracks_error(a, weight), a.shape[-1]
+    mean_size = np.abs(x).mean(axis=-1, keepdims=True)
+    error = variance_of(a) + (eps * x) ** 2 + (eps * mean_size) ** 2
+    common = (error.mean(axis=-1, keepdims=True) + h * h * (h * h * error).mean(axis=-1, keepdims=True)) / width
+    variance: Array = r * r * (error + common) * weight.value**2
+    return variance + (4 * eps * h * weight.value) ** 2 + (eps * value) ** 2 + variance_of(weight) * h * h
+
+
+def take(table: Var, ids: Array, learned: Array | None = None) -> Var:
+    """Rows of a table; positions where `learned` is False pass no gradient to their row."""
+
+    def backward(g: Array) -> tuple[Array]:
+        rows = np.zeros(table.shape)
+        np.add.at(rows, ids, g if learned is None else np.where(learned[..., None], g, 0.0))
+        return (rows,)
+
+    variance = None if table.variance is None else table.variance[ids]
+    return node(table.value[ids], (table,), backward, variance)
+
+
+def reshape(a: Var, shape: Sequence[int]) -> Var:
+    variance = None if a.variance is None else a.variance.reshape(shape)
+    return node(a.value.reshape(shape), (a,), lambda g: (g.reshape(a.shape),), variance)
+
+
+def swap(a: Var, i: int = -1, j: int = -2) -> Var:
+    """Two axes exchanged."""
+    variance = None if a.variance is None else a.variance.swapaxes(i, j)
+    return node(a.value.swapaxes(i, j), (a,), lambda g: (g.swapaxes(i, j),), variance)
+
+
+def index(a: Var, key: Any) -> Var:
+    """a[key], for any numpy subscript."""
+
+    def backward(g: Array) -> tuple[Array]:
+        whole = np.zeros(a.shape)
+        np.add.at(whole, key, g)
+        return (whole,)
+
+    return node(a.value[key], (a,), backward, None if a.variance is None else a.variance[key])
+
+
+def columns(a: Var, start: int, stop: int) -> Var:
+    """a[..., start:stop]."""
+
+    def backward(g: Array) -> tuple[Array]:
+        whole = np.zeros(a.shape)
+        whole[..., start:stop] = g
+        return (whole,)
+
+    return node(a.value[..., start:stop], (a,), backward, None if a.variance is None else a.variance[..., start:stop])
+
+
+def concat(parts: Sequence[Var], axis: int = -1) -> Var:
+    """Joined along an existing axis."""
+    cuts = np.cumsum([part.shape[axis] for part in parts])[:-1].tolist()
+    value = np.concatenate([part.value for part in parts], axis=axis)
+    variance = None
+    if tracks_error(*parts):
+        spread = [np.broadcast_to(variance_of(part), part.shape) for part in parts]
+        variance = np.concatenate(spread, axis=axis)
+    return node(value, tuple(parts), lambda g: np.split(g, cuts, axis=axis), variance)
+
+
+def stack(parts: Sequence[Var], axis: int) -> Var:
+    """Joined along a new axis."""
+    shape = list(parts[0].shape)
+    shape.insert(axis, 1)
+    return concat([reshape(part, shape) for part in parts], axis=axis)
+
+
+def total(a: Var) -> Var:
+    """The sum of all elements."""
+    value = a.value.sum()
+    variance = None
+    if a.eps:
+        variance = np.sum(variance_of(a) + a.value.size * np.square(a.eps * a.value)) + (a.eps * value) ** 2
+        if a.variance is None:
+            variance = np.asarray(variance)
+    return node(np.asarray(value), (a,), lambda g: (np.broadcast_to(g, a.shape),), variance)
+
+
+def mean(a: Var) -> Var:
+    """The mean of all elements."""
+    return scale(total(a), 1.0 / a.value.size)
+
+
+def where(mask: Array, a: Var, other: float) -> Var:
+    """`a` where the mask holds, a constant elsewhere."""
+    value = np.where(mask, a.value, other)
+    variance = None if a.variance is None else np.where(mask, a.variance, 0.0)
+    return node(value, (a,), lambda g: (unbroadcast(np.where(mask, g, 0.0), a.shape),), variance)
