@@ -1,0 +1,34 @@
+"""The Transformer in numpy alone, each gradient written out beside what it is the gradient of."""
+
+import numpy as np
+import pluggy
+
+from . import attention, operations
+from .arguments import DTYPES, compute_dtype
+
+
+def builder(component):
+    """config -> component, its initial parameters drawn from the config's seed."""
+
+    def build(config):
+        return component(config, compute_dtype(config), np.random.default_rng(config.seed))
+
+    return staticmethod(build)
+
+
+class NumpyScratch:
+    name = "numpy_scratch"
+    description = "numpy only, with hand-written gradients"
+    dtypes = DTYPES
+
+    length_mask = staticmethod(attention.length_mask)
+    padding_mask = staticmethod(attention.padding_mask)
+    causal_mask = staticmethod(attention.causal_mask)
+    attention = builder(operations.Attention)
+    qkv_projection = builder(operations.QkvProjection)
+    multi_head_attention = builder(operations.MultiHead)
+
+
+@pluggy.HookimplMarker("attest")
+def attest_implementations():
+    return [NumpyScratch()]

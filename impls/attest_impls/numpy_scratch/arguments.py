@@ -1,0 +1,130 @@
+"""Refusing what makes no sense, before anything is computed: `name=value rule; remedy`."""
+
+import math
+import numbers
+
+import numpy as np
+
+DTYPES = ("float32", "float64")
+
+
+def require(condition, name, value, rule, remedy):
+    """Raise ValueError in the one form all refusals share. Not an assert: `python -O` must refuse as well."""
+    if not condition:
+        raise ValueError(f"{name}={value!r} {rule}; {remedy}")
+
+
+def is_integer(value):
+    """True for 3 and np.int64(3); False for 3.0 and True."""
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
+
+
+def is_number(value):
+    """True for a real, finite number that is not a bool."""
+    return isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def compute_dtype(config):
+    """The numpy dtype of a config; what this implementation does not compute in is an option it lacks."""
+    if config.dtype not in DTYPES:
+        raise NotImplementedError(f"dtype={config.dtype!r} is not offered; choose one of {DTYPES}")
+    if config.device != "cpu":
+        raise NotImplementedError(f"device={config.device!r} is not offered; choose 'cpu'")
+    return np.dtype(config.dtype)
+
+
+def positive_sizes(config, *names):
+    """Each named field is an integer of at least 1. `d_ff` may be None."""
+    for name in names:
+        value = getattr(config, name)
+        if name == "d_ff" and value is None:
+            continue
+        require(is_integer(value) and value > 0, name, value, "is not a positive integer", "give one, as 64")
+
+
+def heads(config):
+    """num_heads is a positive divisor of d_model."""
+    positive_sizes(config, "d_model", "num_heads")
+    d, h = config.d_model, config.num_heads
+    require(d % h == 0, "num_heads", h, f"does not divide d_model={d}", f"choose a divisor of {d}")
+
+
+def rate(name, value):
+    """A probability below one: a rate of 1 would divide by zero, and NaN is no number."""
+    require(is_number(value) and 0 <= value < 1, name, value, "is outside [0, 1)", "choose as 0.1")
+
+
+def one_of(name, value, choices):
+    require(value in choices, name, value, "is unknown", f"choose one of {', '.join(choices)}")
+
+
+def special_ids(config, vocab_name, names):
+    """The named ids are distinct members of the vocabulary."""
+    positive_sizes(config, vocab_name)
+    vocab, seen = getattr(config, vocab_name), {}
+    for name in names:
+        value = getattr(config, name)
+        inside = is_integer(value) and 0 <= value < vocab
+        require(inside, name, value, f"is outside {vocab_name}={vocab}", f"choose one of 0 to {vocab - 1}")
+        require(value not in seen, name, value, f"is {seen.get(value)} as well", "give each its own id")
+        seen[value] = name
+
+
+def real_array(name, value, dtype, *, rank=None, width=None):
+    """A contiguous array of the compute dtype; rank and last axis as required."""
+    array = np.asarray(value)
+    require(array.dtype.kind == "f", f"{name}.dtype", str(array.dtype), "is not floating", f"give {dtype}")
+    if rank is not None:
+        require(array.ndim == rank, f"{name}.shape", array.shape, f"is not of rank {rank}", "reshape it")
+    if width is not None:
+        remedy = f"give (..., {width})"
+        require(array.shape[-1] == width, f"{name}.shape", array.shape, f"does not end in {width}", remedy)
+    return np.ascontiguousarray(array, dtype=dtype)
+
+
+def id_array(name, value, vocab):
+    """ids (B, T) inside the vocabulary. A negative id would index from the end in silence."""
+    ids = np.asarray(value)
+    require(ids.dtype.kind in "iu", f"{name}.dtype", str(ids.dtype), "is not an integer type", "give int64")
+    require(ids.ndim == 2, f"{name}.shape", ids.shape, "is not of rank 2", "give (B, T)")
+    if ids.size:
+        wrong = ids.min() if ids.min() < 0 else ids.max()
+        remedy = f"give ids from 0 to {vocab - 1}"
+        require(0 <= wrong < vocab, name, int(wrong), f"is outside the vocabulary of {vocab}", remedy)
+    return ids
+
+
+def length_within(name, length, max_len):
+    require(length <= max_len, f"length of {name}", length, f"is beyond max_len={max_len}", "shorten it")
+
+
+def same_batch(name, array, batch):
+    require(len(array) == batch, f"{name}.shape", array.shape, f"is not of batch {batch}", "match them")
+
+
+def boolean(name, mask):
+    mask = np.asarray(mask)
+    require(mask.dtype == bool, f"{name}.dtype", str(mask.dtype), "is not bool", "True is 'may attend'")
+    return mask
+
+
+def broadcast_mask(mask, shape):
+    """A mask for attention: whatever broadcasts to (..., T, S) without making it larger."""
+    mask = boolean("mask", mask)
+    pairs = zip(reversed(mask.shape), reversed(shape))
+    fits = mask.ndim <= len(shape) and all(m in (1, n) for m, n in pairs)
+    require(fits, "mask.shape", mask.shape, f"does not broadcast to {shape}", "give (T, S) or (..., T, S)")
+    return mask
+
+
+def batch_mask(name, mask, batch, queries, keys):
+    """A mask above attention, (T, S) or (B or 1, T or 1, S); the latter gets an axis of one for the heads."""
+    if mask is None:
+        return None
+    mask = boolean(name, mask)
+    plain = mask.shape == (queries, keys)
+    batched = mask.ndim == 3 and mask.shape[0] in (1, batch) and mask.shape[1] in (1, queries)
+    fits = plain or (batched and mask.shape[2] == keys)
+    remedy = f"give ({queries}, {keys}) or ({batch} or 1, {queries} or 1, {keys})"
+    require(fits, f"{name}.shape", mask.shape, f"does not fit {queries} queries and {keys} keys", remedy)
+    return mask if plain else mask[:, None]
