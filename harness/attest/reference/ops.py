@@ -23,12 +23,12 @@ def matmul(a: Var, b: Var) -> Var:
 
 def mix(weights: Var, values: Var) -> Var:
     """weights @ values, where a weight of exactly zero removes even nan and infinity."""
-    finite = np.isfinite(values.value)
-    if finite.all():
+    tame = np.abs(values.value) <= 1e100  # beyond it, squares overflow; nan compares False
+    if tame.all():
         return matmul(weights, values)
-    clean = where(finite, values, 0.0)
-    seen = (weights.value != 0).astype(np.float64) @ (~finite).astype(np.float64)
-    return where(seen == 0, matmul(weights, clean), math.nan)
+    clean = where(tame, values, 0.0)
+    seen = (weights.value != 0).astype(np.float64) @ (~tame).astype(np.float64)
+    return where(seen == 0, matmul(weights, clean), weights.value @ values.value)
 
 
 def _matmul_backward(a: Var, b: Var, g: Array) -> tuple[Array | None, Array | None]:
@@ -87,7 +87,9 @@ def softmax(a: Var, allowed: Array | None = None) -> Var:
     raised = np.exp(x - top)
     total = raised.sum(axis=-1, keepdims=True)
     p = raised / np.where(total == 0, 1.0, total)
-    return node(p, (a,), lambda g: (_softmax_backward(p, g, allowed, a.shape),), _softmax_variance(a, x, top, p))
+    return node(
+        p, (a,), lambda g: (_softmax_backward(p, g, allowed, a.shape),), _softmax_variance(a, x, top, p)
+    )
 
 
 def _softmax_backward(p: Array, g: Array, allowed: Array | None, shape: tuple[int, ...]) -> Array:
@@ -166,7 +168,9 @@ def _norm_variance(a: Var, weight: Var, h: Array, r: Array, value: Array) -> Arr
     x, eps, width = a.value, tracks_error(a, weight), a.shape[-1]
     mean_size = np.abs(x).mean(axis=-1, keepdims=True)
     error = variance_of(a) + (eps * x) ** 2 + (eps * mean_size) ** 2
-    common = (error.mean(axis=-1, keepdims=True) + h * h * (h * h * error).mean(axis=-1, keepdims=True)) / width
+    common = (
+        error.mean(axis=-1, keepdims=True) + h * h * (h * h * error).mean(axis=-1, keepdims=True)
+    ) / width
     variance: Array = r * r * (error + common) * weight.value**2
     return variance + (4 * eps * h * weight.value) ** 2 + (eps * value) ** 2 + variance_of(weight) * h * h
 
@@ -213,7 +217,9 @@ def columns(a: Var, start: int, stop: int) -> Var:
         whole[..., start:stop] = g
         return (whole,)
 
-    return node(a.value[..., start:stop], (a,), backward, None if a.variance is None else a.variance[..., start:stop])
+    return node(
+        a.value[..., start:stop], (a,), backward, None if a.variance is None else a.variance[..., start:stop]
+    )
 
 
 def concat(parts: Sequence[Var], axis: int = -1) -> Var:
@@ -239,10 +245,19 @@ def total(a: Var) -> Var:
     value = a.value.sum()
     variance = None
     if a.eps:
-        variance = np.sum(variance_of(a) + a.value.size * np.square(a.eps * a.value)) + (a.eps * value) ** 2
-        if a.variance is None:
-            variance = np.asarray(variance)
+        own = a.value.size * np.square(a.eps * a.value)
+        variance = np.asarray(np.sum(variance_of(a) + own) + (a.eps * value) ** 2)
     return node(np.asarray(value), (a,), lambda g: (np.broadcast_to(g, a.shape),), variance)
+
+
+def sum_last(a: Var) -> Var:
+    """The sum over the last axis."""
+    value = a.value.sum(axis=-1)
+    variance = None
+    if a.eps:
+        own = a.shape[-1] * np.square(a.eps * a.value)
+        variance = (variance_of(a) + own).sum(axis=-1) + (a.eps * value) ** 2
+    return node(value, (a,), lambda g: (np.broadcast_to(g[..., None], a.shape),), variance)
 
 
 def mean(a: Var) -> Var:
@@ -250,7 +265,7 @@ def mean(a: Var) -> Var:
     return scale(total(a), 1.0 / a.value.size)
 
 
-def where(mask: Array, a: Var, other: float) -> Var:
+def where(mask: Array, a: Var, other: float | Array) -> Var:
     """`a` where the mask holds, a constant elsewhere."""
     value = np.where(mask, a.value, other)
     variance = None if a.variance is None else np.where(mask, a.variance, 0.0)

@@ -140,5 +140,5 @@ def bound(var: Var) -> Array:
     variance = np.zeros_like(value) if var.variance is None else np.atleast_1d(var.variance)
     spread = np.sqrt(variance.mean(axis=-1, keepdims=True))
     size = np.abs(value).max(axis=-1, keepdims=True, initial=0.0)
-    row = FACTOR * (spread + var.eps * size + FLOOR)
+    row: Array = FACTOR * (spread + var.eps * size + FLOOR)
     return row if var.ndim else row.reshape(())

@@ -1,0 +1,114 @@
+"""The contract's Component on top of the formulas: numpy in, numpy out, gradients from the tape."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from attest.contract import Arrays, Config, Gradients, float_dtype
+from attest.reference.formulas import Formulas
+from attest.reference.initial import initial_parameters
+from attest.reference.operations import FLOATING, Outputs, parameter_shapes, run
+from attest.reference.scope import Scope
+from attest.reference.tape import Array, Var, gradients, leaf
+from attest.reference.validation import READS, ConfigRules, InputRules
+
+
+class ReferenceComponent(InputRules, ConfigRules):
+    """One operation. It computes in float64 and rounds once, to the config's boundary dtype."""
+
+    def __init__(self, formulas: Formulas, operation: str, config: Config) -> None:
+        self.formulas, self.operation, self.config = formulas, operation, config
+        self.reads = READS.get(operation, frozenset())
+        self.dtype = float_dtype(config.dtype)
+        self.seed: int | tuple[int, ...] | None = None
+        self.check_config()
+        self._values: dict[str, Array] | None = None
+
+    @property
+    def values(self) -> dict[str, Array]:
+        """The parameters themselves, made on first use."""
+        if self._values is None:
+            self._values = self.initial()
+        return self._values
+
+    def initial(self) -> dict[str, Array]:
+        return initial_parameters(self.operation, self.config)
+
+    def __call__(self, **inputs: Any) -> dict[str, Array]:
+        given = self.accept(inputs)
+        with np.errstate(all="ignore"):
+            return self.release(self.outputs(self.operation, self.scope(), self.on_tape(given)))
+
+    def accept(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """The inputs that were given, as arrays, once they have been checked."""
+        given = {name: np.asarray(x) for name, x in inputs.items() if x is not None}
+        self.check_inputs(given)
+        return given
+
+    def on_tape(self, given: Mapping[str, Any], gradient: bool = False) -> dict[str, Any]:
+        return {name: leaf(x, gradient=gradient) if name in FLOATING else x for name, x in given.items()}
+
+    def scope(self, gradient: bool = False) -> Scope:
+        return Scope({name: leaf(value, gradient=gradient) for name, value in self.values.items()})
+
+    def outputs(self, operation: str, p: Scope, inputs: Mapping[str, Any]) -> Outputs:
+        """Run the formula, with fresh noise from the seed while training."""
+        self.formulas.noise = self.noise()
+        try:
+            return run(self.formulas, operation, p, inputs)
+        finally:
+            self.formulas.noise = None
+
+    def noise(self) -> np.random.Generator | None:
+        """The same draws for every call until the seed changes; None in evaluation."""
+        return None if self.seed is None else np.random.default_rng(self.seed)
+
+    def release(self, outputs: Mapping[str, Var]) -> dict[str, Array]:
+        """Fresh arrays in the boundary's dtype."""
+        return {name: np.array(var.value, dtype=self.dtype) for name, var in outputs.items()}
+
+    def parameters(self) -> dict[str, Array]:
+        return {name: value.copy() for name, value in self.values.items()}
+
+    def load(self, parameters: Arrays) -> None:
+        missing = self.parameter_names() - set(parameters)
+        if missing:
+            raise ValueError(f"parameters lack {min(missing)!r}; give every name that parameters() returns")
+        self._values = {
+            name: np.array(parameters[name], dtype=self.dtype) for name in sorted(self.parameter_names())
+        }
+
+    def parameter_names(self) -> set[str]:
+        return set(parameter_shapes(self.operation, self.config))
+
+    def buffers(self) -> dict[str, Array]:
+        if "max_len" not in self.reads:
+            return {}
+        return {"positions": self.formulas.position_buffer().astype(self.dtype)}
+
+    def train(self, seed: int) -> None:
+        self.seed = seed
+
+    def eval(self) -> None:
+        self.seed = None
+
+    def gradients(self, inputs: Arrays, cotangents: Arrays) -> Gradients:
+        """Backwards along the tape from the outputs that have a cotangent."""
+        given = self.accept(inputs)
+        with np.errstate(all="ignore"):
+            return self.backward(self.operation, given, cotangents)
+
+    def backward(self, operation: str, given: Mapping[str, Any], cotangents: Arrays) -> Gradients:
+        taped, p = self.on_tape(given, gradient=True), self.scope(gradient=True)
+        outputs = self.outputs(operation, p, taped)
+        leaves = {name: x for name, x in taped.items() if isinstance(x, Var)}
+        found = gradients(
+            [(outputs[name], cotangents[name]) for name in cotangents], [*leaves.values(), *p.values.values()]
+        )
+        rounded = [np.array(g, dtype=self.dtype) for g in found]
+        return Gradients(
+            inputs=dict(zip(leaves, rounded)), parameters=dict(zip(p.values, rounded[len(leaves) :]))
+        )

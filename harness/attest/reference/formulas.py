@@ -1,0 +1,14 @@
+"""The Transformer, written once, in methods small enough that a defect replaces exactly one of them."""
+
+from __future__ import annotations
+
+from attest.reference.attention import HeadByHead
+from attest.reference.model import ModelFormulas
+
+
+class Formulas(ModelFormulas):
+    """What `ReferenceImplementation` computes; mutants are subclasses that override one method."""
+
+
+class OracleFormulas(HeadByHead, Formulas):
+    """What the oracle computes: the same, with heads as a plain loop."""

@@ -1,0 +1,71 @@
+"""What the criteria ask: the right value, how far from it a correct implementation may be, and gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from attest.contract import Arrays, Config, Gradients
+from attest.reference.formulas import OracleFormulas
+from attest.reference.initial import random_parameters
+from attest.reference.operations import FLOATING, run
+from attest.reference.scope import Scope
+from attest.reference.tape import Array, Var, bound, gradients, leaf
+
+__all__ = ["EPSILON", "Expected", "expected", "expected_gradients", "random_parameters"]
+
+# half a unit in the last place of 1
+EPSILON: Mapping[str, float] = {
+    "float64": 2.0**-53,
+    "float32": 2.0**-24,
+    "float16": 2.0**-12,
+    "bfloat16": 2.0**-9,
+}
+_NARROW = frozenset({"float16", "bfloat16"})  # inputs are rounded on the way in
+
+
+@dataclass(frozen=True)
+class Expected:
+    """A float64 value and, per row of its last axis, the distance a correct result may have from it."""
+
+    value: Array
+    bound: Array
+
+
+def expected(operation: str, config: Config, parameters: Arrays, inputs: Arrays) -> dict[str, Expected]:
+    """The named outputs in evaluation mode, with bounds for the config's dtype.
+
+    Besides the operations of the contract: `encode` and `decode`, with the parameters of a transformer.
+    """
+    eps = EPSILON[config.dtype]
+    with np.errstate(all="ignore"):
+        outputs = _run(operation, config, parameters, inputs, eps=eps, gradient=False)[0]
+        return {name: Expected(var.value, bound(var)) for name, var in outputs.items()}
+
+
+def expected_gradients(
+    operation: str, config: Config, parameters: Arrays, inputs: Arrays, cotangents: Arrays
+) -> Gradients:
+    """Float64 gradients of the sum of <cotangent, output>, for floating inputs and all parameters."""
+    with np.errstate(all="ignore"):
+        outputs, p, taped = _run(operation, config, parameters, inputs, eps=0.0, gradient=True)
+        leaves = {name: x for name, x in taped.items() if isinstance(x, Var)}
+        asked = [(outputs[name], cotangents[name]) for name in cotangents]
+        found = gradients(asked, [*leaves.values(), *p.values.values()])
+    return Gradients(inputs=dict(zip(leaves, found)), parameters=dict(zip(p.values, found[len(leaves) :])))
+
+
+def _run(
+    operation: str, config: Config, parameters: Arrays, inputs: Arrays, *, eps: float, gradient: bool
+) -> tuple[dict[str, Var], Scope, dict[str, Any]]:
+    error = eps if config.dtype in _NARROW else 0.0
+    p = Scope({name: leaf(x, eps=eps, error=error, gradient=gradient) for name, x in parameters.items()})
+    taped = {
+        name: leaf(x, eps=eps, error=error, gradient=gradient) if name in FLOATING else np.asarray(x)
+        for name, x in inputs.items()
+        if x is not None
+    }
+    return run(OracleFormulas(config), operation, p, taped), p, taped
