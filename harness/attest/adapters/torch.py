@@ -1,0 +1,239 @@
+"""Makes a contract Component of any torch module: `TorchComponent(module, config, names, call)`.
+
+`names` maps canonical names to the module's own; a parameter it does not mention keeps its name, so a module
+that already uses the canonical names needs no mapping. Suffixes of a module name are applied left to right:
+
+    "in_proj_weight[0/3]"   the first of three equal parts of the first axis
+    "w.T"                   the transpose
+    "heads.{}.q.weight"     heads.0.q.weight, heads.1.q.weight ... joined on the first axis
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from itertools import count
+from typing import Any
+
+import numpy as np
+import torch
+
+from attest.contract import Array, Arrays, Config, Gradients, float_dtype
+
+_SUFFIX = re.compile(r"(\.T|\[(\d+)/(\d+)\])$")
+_OUTPUTS = ("output", "weights")
+
+
+class TorchComponent:
+    """A torch module behind the contract: numpy in, numpy out, dtype and device from the config.
+
+    The module's forward takes the contract's keywords and returns a tensor (`output`), a pair (`output`,
+    `weights`) or a mapping. `call(module, **tensors)` adapts one that does not.
+    """
+
+    def __init__(
+        self,
+        module: Any,
+        config: Config,
+        names: Mapping[str, str] | None = None,
+        call: Callable[..., Any] | None = None,
+    ) -> None:
+        self.module = module.to(device=config.device, dtype=getattr(torch, config.dtype)).eval()
+        self.config = config
+        self._call = call
+        self._seed: int | None = None
+        self._slots = _slots(module, names or {})
+
+    def __call__(self, **inputs: Any) -> Arrays:
+        return self.run(self._forward, **inputs)
+
+    def run(self, function: Callable[..., Any], **inputs: Any) -> Arrays:
+        """Call a function of tensors with arrays, without gradients and in the current mode."""
+        with torch.no_grad(), self._randomness():
+            return _to_arrays(function(**self.tensors(inputs)), self.config)
+
+    def tensors(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """Copies of the arrays on the config's device, floats in its dtype; other values pass as they are."""
+        return {name: _to_tensor(value, self.config) for name, value in inputs.items()}
+
+    def parameters(self) -> Arrays:
+        return {name: _to_array(_joined(parts), self.config) for name, parts in self._read().items()}
+
+    def load(self, parameters: Arrays) -> None:
+        """Copy the values into the storage that is there, so that compiled code stays valid."""
+        targets = self._read()
+        _check_names(set(targets), set(parameters))
+        for name, parts in targets.items():
+            _check_shape(name, parameters[name], _joined(parts))
+        with torch.no_grad():
+            for name, parts in targets.items():
+                value = _to_tensor(parameters[name], self.config)
+                for part, piece in zip(parts, value.chunk(len(parts)), strict=True):
+                    part.copy_(piece)
+
+    def buffers(self) -> Arrays:
+        return {name: _to_array(value, self.config) for name, value in self.module.named_buffers()}
+
+    def train(self, seed: int) -> None:
+        self.module.train()
+        self._seed = seed
+
+    def eval(self) -> None:
+        self.module.eval()
+        self._seed = None
+
+    def gradients(self, inputs: Arrays, cotangents: Arrays) -> Gradients:
+        tensors = self.tensors(inputs)
+        floating = {k: v for k, v in tensors.items() if torch.is_tensor(v) and v.is_floating_point()}
+        owned = dict(self.module.named_parameters())
+        with torch.enable_grad(), self._randomness():
+            for leaf in floating.values():
+                leaf.requires_grad_()
+            outputs = _named(self._forward(**tensors))
+            found = _pull_back(outputs, self.tensors(cotangents), [*floating.values(), *owned.values()])
+        by_input = dict(zip(floating, found))
+        by_parameter = dict(zip(owned, found[len(floating) :]))
+        return Gradients(
+            {name: _to_array(value, self.config) for name, value in by_input.items()},
+            {name: _to_array(_joined(p), self.config) for name, p in self._read(by_parameter).items()},
+        )
+
+    def _forward(self, **tensors: Any) -> Any:
+        return self._call(self.module, **tensors) if self._call else self.module(**tensors)
+
+    def _randomness(self) -> AbstractContextManager[None]:
+        return nullcontext() if self._seed is None else seeded(self._seed, self.config.device)
+
+    def _read(self, values: Mapping[str, Any] | None = None) -> dict[str, list[Any]]:
+        """Canonical name to views of the parameters (or of values under the same names)."""
+        source = dict(self.module.named_parameters()) if values is None else values
+        return {
+            name: [_view(source[own].detach(), suffixes) for own in owned]
+            for name, (owned, suffixes) in self._slots.items()
+        }
+
+
+@contextmanager
+def seeded(seed: int, device: str = "cpu") -> Iterator[None]:
+    """Draw from this seed inside; the global random state is as before afterwards."""
+    devices = [torch.device(device)] if device.startswith("cuda") else []
+    with torch.random.fork_rng(devices=devices):
+        torch.manual_seed(seed)
+        yield
+
+
+Slot = tuple[list[str], list[tuple[int, int] | None]]
+
+
+def _slots(module: Any, names: Mapping[str, str]) -> dict[str, Slot]:
+    """Canonical name to the module's own names and the suffixes; (i, n) is a slice, None a transpose."""
+    owned = {name for name, _ in module.named_parameters()}
+    slots = {canonical: _parse(canonical, name, owned) for canonical, name in names.items()}
+    used = {own for parts, _ in slots.values() for own in parts}
+    return slots | {name: ([name], []) for name, _ in module.named_parameters() if name not in used}
+
+
+def _parse(canonical: str, name: str, owned: set[str]) -> Slot:
+    suffixes: list[tuple[int, int] | None] = []
+    stem = name
+    while found := _SUFFIX.search(stem):
+        stem = stem[: found.start()]
+        suffixes.insert(0, None if found[1] == ".T" else (int(found[2]), int(found[3])))
+    parts = [stem]
+    if "{}" in stem:
+        numbered = (stem.replace("{}", str(i)) for i in count())
+        parts = list(_while_owned(numbered, owned))
+    if not parts or parts[0] not in owned:
+        known = ", ".join(sorted(owned)) or "none"
+        raise ValueError(f"names[{canonical!r}]={name!r} is not a parameter of the module; it has {known}")
+    return parts, suffixes
+
+
+def _while_owned(names: Iterator[str], owned: set[str]) -> Iterator[str]:
+    for name in names:
+        if name not in owned:
+            return
+        yield name
+
+
+def _view(value: Any, suffixes: list[tuple[int, int] | None]) -> Any:
+    for suffix in suffixes:
+        if suffix is None:
+            value = value.transpose(0, 1)
+            continue
+        index, total = suffix
+        if value.shape[0] % total or index >= total:
+            raise ValueError(
+                f"[{index}/{total}] does not divide an axis of {value.shape[0]}; check the suffix"
+            )
+        value = value.chunk(total)[index]
+    return value
+
+
+def _joined(parts: list[Any]) -> Any:
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+
+def _check_names(expected: set[str], given: set[str]) -> None:
+    if missing := expected - given:
+        raise ValueError(f"parameters lacks {sorted(missing)}; give every name that parameters() returns")
+    if unknown := given - expected:
+        raise ValueError(f"parameters has the unknown {sorted(unknown)}; the module has {sorted(expected)}")
+
+
+def _check_shape(name: str, value: Array, target: Any) -> None:
+    if np.shape(value) != tuple(target.shape):
+        raise ValueError(
+            f"{name} has shape={np.shape(value)}, not {tuple(target.shape)}; weights are (out, in)"
+        )
+
+
+def _to_tensor(value: Any, config: Config) -> Any:
+    """A copy in torch's own memory: never an alias, and always aligned the same way."""
+    if not isinstance(value, np.ndarray):
+        return value
+    if not value.flags.writeable or any(stride < 0 for stride in value.strides):
+        value = value.copy()  # torch warns about the one and refuses the other
+    host = torch.from_numpy(value)
+    dtype = getattr(torch, config.dtype) if host.is_floating_point() else _whole(host.dtype)
+    return host.to(device=config.device, dtype=dtype, copy=True)
+
+
+def _whole(dtype: Any) -> Any:
+    return dtype if dtype == torch.bool else torch.int64
+
+
+def _to_array(value: Any, config: Config) -> Array:
+    value = value.detach().cpu()
+    if value.is_floating_point():
+        value = value.to(torch.float64 if float_dtype(config.dtype) == np.float64 else torch.float32)
+    return np.array(value.numpy())
+
+
+def _to_arrays(result: Any, config: Config) -> Arrays:
+    return {name: _to_array(value, config) for name, value in _named(result).items()}
+
+
+def _named(result: Any) -> dict[str, Any]:
+    if torch.is_tensor(result):
+        return {"output": result}
+    pairs = result.items() if isinstance(result, Mapping) else zip(_OUTPUTS, result)
+    return {name: value for name, value in pairs if value is not None}
+
+
+def _pull_back(outputs: Mapping[str, Any], cotangents: Mapping[str, Any], leaves: list[Any]) -> list[Any]:
+    """Gradient of sum <cotangent, output> for each leaf; zeros where nothing depends on it."""
+    if unknown := set(cotangents) - set(outputs):
+        raise ValueError(f"cotangents has the unknown {sorted(unknown)}; the outputs are {sorted(outputs)}")
+    wanted = [name for name in cotangents if outputs[name].requires_grad]
+    asking = [leaf for leaf in leaves if leaf.requires_grad]
+    if not wanted or not asking:
+        return [torch.zeros_like(leaf) for leaf in leaves]
+    found = iter(
+        torch.autograd.grad(
+            [outputs[n] for n in wanted], asking, [cotangents[n] for n in wanted], allow_unused=True
+        )
+    )
+    values = [next(found) if leaf.requires_grad else None for leaf in leaves]
+    return [torch.zeros_like(x) if value is None else value for x, value in zip(leaves, values)]
