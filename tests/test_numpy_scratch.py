@@ -1,11 +1,14 @@
 """numpy_scratch against torch's own modules, torch autograd and central differences."""
 
+import math
+
 import numpy as np
 import pytest
 
-from attest.contract import Config
+from attest.contract import FUNCTIONS, OPERATIONS, Config
 from attest.parameters import shapes
 from attest_impls.numpy_scratch import NumpyScratch
+from attest_impls.numpy_scratch.activation import ACTIVATIONS, erf
 
 torch = pytest.importorskip("torch")
 F = torch.nn.functional
@@ -61,7 +64,12 @@ def check_by_differences(component, inputs, seed=3, count=4):
     component.load(start)
 
 
-@pytest.mark.parametrize("operation", ["attention", "qkv_projection", "multi_head_attention"])
+OFFERED = [n for n in OPERATIONS if hasattr(IMPL, n) and n not in FUNCTIONS]
+
+
+@pytest.mark.parametrize(
+    "operation", [n for n in OFFERED if n not in ("loss", "learning_rate", "clip_gradients")]
+)
 def test_names_and_shapes_are_the_canonical_ones(operation):
     for config in (SMALL, SMALL.but(bias=False, norm="pre", tie=True)):
         parameters = getattr(IMPL, operation)(config).parameters()
@@ -199,3 +207,149 @@ def test_masks():
     np.testing.assert_array_equal(IMPL.padding_mask(np.array([[4, 5, 9]]), 9), [[[1, 1, 0]]])
     np.testing.assert_array_equal(IMPL.causal_mask(2, 3), [[1, 1, 0], [1, 1, 1]])
     np.testing.assert_array_equal(IMPL.causal_mask(3, 1), [[0], [0], [1]])
+
+
+def layer_weights(parameters, ours, theirs):
+    """A layer's canonical parameters under the names of torch's own layers."""
+    renamed = {}
+    for name, attention in (("self_attention", "self_attn"), ("cross_attention", "multihead_attn")):
+        for kind in ("weight", "bias"):
+            parts = [parameters.get(f"{ours}{name}.{part}.{kind}") for part in ("query", "key", "value")]
+            if parts[0] is not None:
+                renamed[f"{theirs}{attention}.in_proj_{kind}"] = torch.cat(parts)
+                renamed[f"{theirs}{attention}.out_proj.{kind}"] = parameters[f"{ours}{name}.output.{kind}"]
+    pairs = {"feed_forward.inner": "linear1", "feed_forward.outer": "linear2"}
+    for old, new in (pairs | {f"norm{i}": f"norm{i + 1}" for i in range(3)}).items():
+        for kind in ("weight", "bias"):
+            if f"{ours}{old}.{kind}" in parameters:
+                renamed[f"{theirs}{new}.{kind}"] = parameters[f"{ours}{old}.{kind}"]
+    return renamed
+
+
+def block_inputs(operation):
+    draw = rng(8)
+    x, memory = draw.normal(size=(3, 4, 8)), draw.normal(size=(3, 5, 8))
+    padding = np.arange(5) < np.array([5, 3, 1])[:, None]
+    if operation.startswith("encoder"):
+        return {"x": memory, "mask": padding[:, None]}
+    return {"x": x, "memory": memory, "memory_mask": padding[:, None]}
+
+
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
+@pytest.mark.parametrize("norm", ["post", "pre"])
+@pytest.mark.parametrize("operation", ["encoder_layer", "decoder_layer"])
+def test_layers_and_their_gradients_equal_torch(operation, norm, activation):
+    config = SMALL.but(norm=norm, activation=activation)
+    ours, inputs = randomised(getattr(IMPL, operation)(config)), block_inputs(operation)
+    kind = torch.nn.TransformerEncoderLayer if "memory" not in inputs else torch.nn.TransformerDecoderLayer
+    theirs = kind(8, 2, 12, 0.0, activation, batch_first=True, norm_first=norm == "pre", dtype=torch.float64)
+    p, t = tensors(ours.parameters()), tensors(inputs)
+    if "memory" in inputs:
+        blocked = ~torch.tensor(IMPL.causal_mask(4, 4))
+        options = {"tgt_mask": blocked, "memory_key_padding_mask": ~t["memory_mask"][:, 0]}
+        args = (t["x"], t["memory"])
+    else:
+        args, options = (t["x"],), {"src_key_padding_mask": ~t["mask"][:, 0]}
+    expected = torch.func.functional_call(theirs, layer_weights(p, "", ""), args, options)
+    np.testing.assert_allclose(ours(**inputs)["output"], expected.detach().numpy(), atol=1e-12)
+    dy = rng(7).normal(size=expected.shape)
+    expected.backward(torch.tensor(dy))
+    given = ours.gradients(inputs, {"output": dy})
+    for name, gradient in (given.inputs | given.parameters).items():
+        tensor = t[name] if name in t else p[name]
+        np.testing.assert_allclose(gradient, tensor.grad.numpy(), atol=1e-11, err_msg=name)
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+@pytest.mark.parametrize("operation", ["encoder", "decoder"])
+@pytest.mark.parametrize("mode", ["eval", "train"])
+def test_stacks_by_differences_also_with_dropout(operation, norm, mode):
+    component = randomised(getattr(IMPL, operation)(SMALL.but(norm=norm, activation="gelu", dropout=0.3)))
+    if mode == "train":
+        component.train(5)
+    inputs = block_inputs(operation)
+    inputs["x"] = inputs["x"][:, :4]
+    if "mask" in inputs:
+        inputs["mask"] = inputs["mask"][..., :4]
+    check_by_differences(component, inputs)
+
+
+SIMPLE = {
+    "feed_forward": {"x": rng(1).normal(size=(2, 3, 8))},
+    "layer_norm": {"x": rng(1).normal(size=(2, 3, 8)) + 3},
+    "positional_encoding": {"x": rng(1).normal(size=(2, 3, 8))},
+    "token_embedding": {"ids": np.array([[3, 3, 8], [1, 2, 3]])},
+    "input_embedding": {"ids": np.array([[3, 3, 8], [1, 2, 3]])},
+}
+
+
+@pytest.mark.parametrize("operation", SIMPLE)
+def test_simple_operations_by_differences(operation):
+    component = randomised(getattr(IMPL, operation)(SMALL.but(activation="gelu")))
+    check_by_differences(component, SIMPLE[operation])
+    component.train(2)
+    check_by_differences(component, SIMPLE[operation])
+
+
+def test_the_padding_row_starts_at_zero_and_learns_nothing_from_lookups():
+    component = IMPL.token_embedding(SMALL.but(pad_id=4))
+    assert not component.parameters()["weight"][4].any()
+    gradient = component.gradients({"ids": np.array([[4, 5]])}, {"output": np.ones((1, 2, 8))})
+    assert not gradient.parameters["weight"][4].any()
+    assert (gradient.parameters["weight"][5] == 1).all()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_exact_gelu_and_relu_equal_torch(dtype):
+    x = np.linspace(-9, 9, 4001, dtype=dtype)
+    eps = np.finfo(dtype).eps
+    for name in ("relu", "gelu"):
+        function, slope = ACTIVATIONS[name]
+        t = torch.tensor(x, requires_grad=True)
+        y = getattr(F, name)(t)
+        y.sum().backward()
+        assert function(x).dtype == x.dtype
+        assert slope(x).dtype == x.dtype
+        np.testing.assert_allclose(function(x), y.detach().numpy(), rtol=0, atol=9 * eps)
+        np.testing.assert_allclose(slope(x), t.grad.numpy(), rtol=0, atol=9 * eps)
+
+
+def test_erf_equals_that_of_the_standard_library():
+    x = np.linspace(-7, 7, 5001)
+    np.testing.assert_allclose(erf(x), [math.erf(value) for value in x], rtol=0, atol=2.3e-16)
+
+
+@pytest.mark.parametrize("width", [1, 5, 8])
+def test_positions_are_the_papers(width):
+    table = IMPL.positional_encoding(SMALL.but(d_model=width)).buffers()["positions"]
+    for p in range(10):
+        for c in range(width):
+            angle = p / 10000 ** ((c - c % 2) / width)
+            assert abs(table[p, c] - (math.cos(angle) if c % 2 else math.sin(angle))) < 1e-15
+
+
+def test_layer_norm_equals_torch_far_from_zero():
+    x = rng(1).normal(size=(2, 3, 8)) + 1e4
+    ours = randomised(IMPL.layer_norm(SMALL))
+    p = tensors(ours.parameters())
+    expected = F.layer_norm(torch.tensor(x), (8,), p["weight"], p["bias"], SMALL.norm_eps).detach().numpy()
+    np.testing.assert_allclose(ours(x=x)["output"], expected, atol=1e-9)
+    assert np.isfinite(ours(x=np.full((1, 1, 8), 7.0))["output"]).all()
+
+
+def test_dropout_is_inverted_repeatable_and_off_in_eval():
+    config = SMALL.but(norm="pre", dropout=0.25)
+    layer, x = IMPL.encoder_layer(config), rng(1).normal(size=(16, 20, 8))
+    zeros = {n: np.zeros_like(p) for n, p in layer.parameters().items()}
+    layer.load(zeros | {"feed_forward.outer.bias": np.ones(8)})
+    np.testing.assert_array_equal(layer(x=x)["output"], x + 1)
+    layer.train(3)
+    first, again = layer(x=x)["output"], layer(x=x)["output"]
+    np.testing.assert_array_equal(first, again)
+    added = np.round(first - x, 12)
+    assert set(np.unique(added)) == {0.0, round(4 / 3, 12)}
+    assert abs((added == 0).mean() - 0.25) < 0.05
+    layer.train(4)
+    assert (layer(x=x)["output"] != first).any()
+    layer.eval()
+    np.testing.assert_array_equal(layer(x=x)["output"], x + 1)

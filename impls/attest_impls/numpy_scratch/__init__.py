@@ -27,6 +27,15 @@ class NumpyScratch:
     attention = builder(operations.Attention)
     qkv_projection = builder(operations.QkvProjection)
     multi_head_attention = builder(operations.MultiHead)
+    feed_forward = builder(operations.FeedForwardOperation)
+    token_embedding = builder(operations.TokenEmbedding)
+    positional_encoding = builder(operations.PositionalEncoding)
+    input_embedding = builder(operations.InputEmbeddingOperation)
+    layer_norm = builder(operations.LayerNormOperation)
+    encoder_layer = builder(operations.encoder_layer)
+    decoder_layer = builder(operations.decoder_layer)
+    encoder = builder(operations.encoder)
+    decoder = builder(operations.decoder)
 
 
 @pluggy.HookimplMarker("attest")

@@ -70,6 +70,32 @@ def special_ids(config, vocab_name, names):
         seen[value] = name
 
 
+def layer_norm(config):
+    positive_sizes(config, "d_model")
+    eps = config.norm_eps
+    require(is_number(eps) and eps > 0, "norm_eps", eps, "is not a positive number", "choose as 1e-5")
+
+
+def feed_forward(config):
+    positive_sizes(config, "d_model", "d_ff")
+    one_of("activation", config.activation, ("relu", "gelu"))
+
+
+def input_embedding(config, vocab_name, special):
+    positive_sizes(config, "d_model", "max_len")
+    special_ids(config, vocab_name, special)
+    rate("dropout", config.dropout)
+
+
+def block(config):
+    """What an encoder or decoder layer reads."""
+    heads(config)
+    feed_forward(config)
+    layer_norm(config)
+    one_of("norm", config.norm, ("post", "pre"))
+    rate("dropout", config.dropout)
+
+
 def real_array(name, value, dtype, *, rank=None, width=None):
     """A contiguous array of the compute dtype; rank and last axis as required."""
     array = np.asarray(value)

@@ -1,12 +1,14 @@
-"""The operations of attention and its parts: arguments checked, then the layer's forward and backward.
+"""The operations from attention to the stacks: arguments checked, then the layer's forward and backward.
 
 Shapes: B batch, H heads, T queries, S keys, D width.
 """
 
 from . import arguments
 from .attention import attention_backward, attention_forward, both, causal_mask
+from .blocks import Decoder, DecoderLayer, Encoder, EncoderLayer
 from .component import Component
-from .layers import Layer
+from .embedding import Embedding, InputEmbedding, position_table
+from .layers import FeedForward, Layer, LayerNorm
 from .multi_head import MultiHeadAttention, Projections
 
 
@@ -85,9 +87,155 @@ class MultiHead(Component):
         return {"query": dquery, "key_value": dkey_value}
 
 
-def keys(name, value, dtype, width, batch):
-    """What is attended to: (B, S, D) of the queries' batch, with at least one key."""
+class Positionwise(Component):
+    """x (B, T, D) to an output of its shape, by a layer that takes x alone."""
+
+    def run(self, rng, *, x):
+        x = arguments.real_array("x", x, self.dtype, rank=3, width=self.width)
+        output, cache = self.layer.forward(x)
+        return {"output": output}, cache
+
+    def back(self, cotangent, cache):
+        return {"x": self.layer.backward(cotangent("output"), cache)}
+
+
+class FeedForwardOperation(Positionwise):
+    def __init__(self, config, dtype, rng):
+        arguments.feed_forward(config)
+        super().__init__(FeedForward(config, dtype, rng), dtype)
+        self.width = config.d_model
+
+
+class LayerNormOperation(Positionwise):
+    def __init__(self, config, dtype, rng):
+        arguments.layer_norm(config)
+        super().__init__(LayerNorm(config, dtype), dtype)
+        self.width = config.d_model
+
+
+class TokenEmbedding(Component):
+    """ids (B, T) to their rows, not scaled."""
+
+    def __init__(self, config, dtype, rng):
+        arguments.positive_sizes(config, "d_model")
+        arguments.special_ids(config, "source_vocab", ("pad_id",))
+        super().__init__(Embedding(config.source_vocab, config, dtype, rng), dtype)
+        self.vocab = config.source_vocab
+
+    def run(self, rng, *, ids):
+        output, cache = self.layer.forward(arguments.id_array("ids", ids, self.vocab))
+        return {"output": output}, cache
+
+    def back(self, cotangent, cache):
+        self.layer.backward(cotangent("output"), cache)
+        return {}
+
+
+class PositionalEncoding(Component):
+    """x (B, T, D) plus the first T rows of a fixed table."""
+
+    def __init__(self, config, dtype, rng):
+        arguments.positive_sizes(config, "d_model", "max_len")
+        super().__init__(Layer(), dtype)
+        self.table = position_table(config.max_len, config.d_model).astype(dtype)
+
+    def buffers(self):
+        return {"positions": self.table.copy()}
+
+    def run(self, rng, *, x):
+        max_len, width = self.table.shape
+        x = arguments.real_array("x", x, self.dtype, rank=3, width=width)
+        arguments.length_within("x", x.shape[1], max_len)
+        return {"output": x + self.table[: x.shape[1]]}, None
+
+    def back(self, cotangent, cache):
+        return {"x": cotangent("output").copy()}
+
+
+class InputEmbeddingOperation(Component):
+    """ids (B, T) to dropout(scaled rows + positions)."""
+
+    def __init__(self, config, dtype, rng):
+        arguments.input_embedding(config, "source_vocab", ("pad_id",))
+        super().__init__(InputEmbedding(config.source_vocab, config, dtype, rng), dtype)
+        self.vocab = config.source_vocab
+
+    def buffers(self):
+        return {"positions": self.layer.positions.copy()}
+
+    def run(self, rng, *, ids):
+        ids = arguments.id_array("ids", ids, self.vocab)
+        arguments.length_within("ids", ids.shape[1], len(self.layer.positions))
+        output, cache = self.layer.forward(ids, rng)
+        return {"output": output}, cache
+
+    def back(self, cotangent, cache):
+        self.layer.backward(cotangent("output"), cache)
+        return {}
+
+
+class EncoderOperation(Component):
+    """x (B, S, D) through one encoder layer or a stack of them."""
+
+    def __init__(self, layer, config, dtype, rng):
+        arguments.block(config)
+        super().__init__(layer(config, dtype, rng), dtype)
+        self.width = config.d_model
+
+    def run(self, rng, *, x, mask=None):
+        x = keys("x", x, self.dtype, self.width)
+        mask = arguments.batch_mask("mask", mask, len(x), x.shape[1], x.shape[1])
+        output, cache = self.layer.forward(x, mask, rng)
+        return {"output": output}, cache
+
+    def back(self, cotangent, cache):
+        return {"x": self.layer.backward(cotangent("output"), cache)}
+
+
+class DecoderOperation(Component):
+    """x (B, T, D) and memory (B, S, D) through one decoder layer or a stack of them."""
+
+    def __init__(self, layer, config, dtype, rng):
+        arguments.block(config)
+        super().__init__(layer(config, dtype, rng), dtype)
+        self.width = config.d_model
+
+    def run(self, rng, *, x, memory, mask=None, memory_mask=None):
+        x = keys("x", x, self.dtype, self.width)
+        memory = keys("memory", memory, self.dtype, self.width, len(x))
+        B, T, S = len(x), x.shape[1], memory.shape[1]
+        mask = arguments.batch_mask("mask", mask, B, T, T)
+        memory_mask = arguments.batch_mask("memory_mask", memory_mask, B, T, S)
+        output, cache = self.layer.forward(x, memory, mask, memory_mask, rng)
+        return {"output": output}, cache
+
+    def back(self, cotangent, cache):
+        dx, dmemory = self.layer.backward(cotangent("output"), cache)
+        return {"x": dx, "memory": dmemory}
+
+
+def encoder_layer(config, dtype, rng):
+    return EncoderOperation(EncoderLayer, config, dtype, rng)
+
+
+def encoder(config, dtype, rng):
+    arguments.positive_sizes(config, "num_encoder_layers")
+    return EncoderOperation(Encoder, config, dtype, rng)
+
+
+def decoder_layer(config, dtype, rng):
+    return DecoderOperation(DecoderLayer, config, dtype, rng)
+
+
+def decoder(config, dtype, rng):
+    arguments.positive_sizes(config, "num_decoder_layers")
+    return DecoderOperation(Decoder, config, dtype, rng)
+
+
+def keys(name, value, dtype, width, batch=None):
+    """What is attended to: (B, S, D), of the queries' batch, with at least one key."""
     array = arguments.real_array(name, value, dtype, rank=3, width=width)
-    arguments.same_batch(name, array, batch)
+    if batch is not None:
+        arguments.same_batch(name, array, batch)
     arguments.require(array.shape[1] > 0, f"{name}.shape", array.shape, "has no keys", "give at least one")
     return array
