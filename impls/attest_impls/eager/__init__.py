@@ -12,7 +12,7 @@ from torch import nn
 from attest.adapters.torch import TorchComponent, seeded
 from attest.contract import Array, Config
 
-from . import attention
+from . import attention, embedding, layers
 
 
 def component(build: Any, config: Config) -> TorchComponent:
@@ -46,6 +46,33 @@ class Eager:
 
     def causal_mask(self, T: int, S: int) -> Array:
         return attention.causal_mask(T, S).numpy()
+
+    def feed_forward(self, config: Config) -> TorchComponent:
+        return component(layers.FeedForward, config)
+
+    def token_embedding(self, config: Config) -> TorchComponent:
+        return component(embedding.TokenEmbedding, config)
+
+    def positional_encoding(self, config: Config) -> TorchComponent:
+        return component(embedding.PositionalEncoding, config)
+
+    def input_embedding(self, config: Config) -> TorchComponent:
+        return component(embedding.InputEmbedding, config)
+
+    def layer_norm(self, config: Config) -> TorchComponent:
+        return component(layers.LayerNorm, config)
+
+    def encoder_layer(self, config: Config) -> TorchComponent:
+        return component(layers.EncoderLayer, config)
+
+    def decoder_layer(self, config: Config) -> TorchComponent:
+        return component(layers.DecoderLayer, config)
+
+    def encoder(self, config: Config) -> TorchComponent:
+        return component(layers.Encoder, config)
+
+    def decoder(self, config: Config) -> TorchComponent:
+        return component(layers.Decoder, config)
 
 
 @pluggy.HookimplMarker("attest")

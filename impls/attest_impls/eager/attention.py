@@ -38,7 +38,7 @@ def padding_mask(ids: Tensor, pad_id: int) -> Tensor:
 
 
 def causal_mask(T: int, S: int, device: torch.device | str = "cpu") -> Tensor:
-    """True up to the diagonal that ends at the last query and the last key, as decoding after a prefix needs."""
+    """True up to the diagonal that ends at the last query and the last key: decoding resumes a prefix."""
     if T < 0 or S < 0:
         raise ValueError(f"T={T}, S={S} are not both lengths; give 0 or more")
     return torch.ones(T, S, dtype=torch.bool, device=device).tril(S - T)
