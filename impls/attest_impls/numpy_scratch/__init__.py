@@ -3,7 +3,7 @@
 import numpy as np
 import pluggy
 
-from . import attention, operations
+from . import attention, model, operations, training
 from .arguments import DTYPES, compute_dtype
 
 
@@ -36,6 +36,11 @@ class NumpyScratch:
     decoder_layer = builder(operations.decoder_layer)
     encoder = builder(operations.encoder)
     decoder = builder(operations.decoder)
+    transformer = builder(model.TransformerOperation)
+    loss = builder(training.Loss)
+    learning_rate = builder(training.LearningRate)
+    clip_gradients = builder(training.ClipGradients)
+    optimizer = builder(training.Adam)
 
 
 @pluggy.HookimplMarker("attest")

@@ -79,6 +79,7 @@ def layer_norm(config):
 def feed_forward(config):
     positive_sizes(config, "d_model", "d_ff")
     one_of("activation", config.activation, ("relu", "gelu"))
+    rate("dropout", config.dropout)
 
 
 def input_embedding(config, vocab_name, special):
@@ -93,7 +94,35 @@ def block(config):
     feed_forward(config)
     layer_norm(config)
     one_of("norm", config.norm, ("post", "pre"))
-    rate("dropout", config.dropout)
+
+
+def transformer(config):
+    block(config)
+    positive_sizes(config, "num_encoder_layers", "num_decoder_layers")
+    input_embedding(config, "source_vocab", ("pad_id",))
+    input_embedding(config, "target_vocab", ("pad_id", "bos_id", "eos_id"))
+
+
+def schedule(config):
+    one_of("schedule", config.schedule, ("inverse_sqrt", "cosine"))
+    positive_sizes(config, "d_model")
+    warmup, total = config.warmup, config.total_steps
+    require(
+        is_integer(warmup) and warmup >= 0, "warmup", warmup, "is not a number of steps", "choose as 4000"
+    )
+    if config.schedule == "inverse_sqrt":
+        return
+    positive_sizes(config, "total_steps")
+    require(total >= warmup, "total_steps", total, f"is less than warmup={warmup}", "choose more")
+    peak, floor = config.peak_rate, config.floor_rate
+    require(is_number(peak) and peak > 0, "peak_rate", peak, "is not positive", "choose as 1e-3")
+    require(
+        is_number(floor) and 0 <= floor <= peak,
+        "floor_rate",
+        floor,
+        "is outside [0, peak_rate]",
+        "choose as 0",
+    )
 
 
 def real_array(name, value, dtype, *, rank=None, width=None):

@@ -24,11 +24,11 @@ class Component:
         self.layer, self.dtype, self.seed = layer, dtype, None
 
     def __call__(self, **inputs):
-        return self._evaluate(inputs)[0]
+        return self.guarded(lambda rng: self.run(rng, **inputs))[0]
 
     def gradients(self, inputs, cotangents):
         """Gradients of the sum over the named outputs of <cotangent, output>."""
-        outputs, cache = self._evaluate(inputs)
+        outputs, cache = self.guarded(lambda rng: self.run(rng, **inputs))
         for name, cotangent in cotangents.items():
             require(name in outputs, "cotangent", name, "names no output", f"choose of {', '.join(outputs)}")
             shape, expected = np.shape(cotangent), outputs[name].shape
@@ -62,10 +62,11 @@ class Component:
     def eval(self):
         self.seed = None
 
-    def _evaluate(self, inputs):
+    def guarded(self, forward, *inputs):
+        """forward(*inputs, rng), silent about junk behind a mask that overflows on its way."""
         rng = None if self.seed is None else np.random.default_rng(self.seed)
-        with np.errstate(over="ignore", invalid="ignore"):  # junk behind a mask may overflow on its way
-            return self.run(rng, **inputs)
+        with np.errstate(over="ignore", invalid="ignore"):
+            return forward(*inputs, rng)
 
 
 def check_names(given, expected):

@@ -72,6 +72,7 @@ class MultiHead(Component):
 
     def __init__(self, config, dtype, rng):
         arguments.heads(config)
+        arguments.rate("dropout", config.dropout)
         super().__init__(MultiHeadAttention(config, dtype, rng), dtype)
         self.width = config.d_model
 
