@@ -1,4 +1,4 @@
-"""The reference against torch in float64, against hand-worked numbers, and its bounds against float32 runs."""
+"""The reference against torch in float64 and hand-worked numbers, and its bounds against float32 runs."""
 
 from __future__ import annotations
 
@@ -226,3 +226,122 @@ def test_float32_attention_stays_well_inside_the_bound():
         seen = (torch.softmax(q @ k.mT / math.sqrt(d), -1) @ v).double().numpy()
         worst = max(worst, worst_ratio("attention", SMALL.but(dtype="float32"), x, {}, seen))
     assert 0.1 < worst < 4
+
+
+def load_layer(module, p, attentions):
+    for theirs, ours in attentions.items():
+        load_attention(getattr(module, theirs), p, f"{ours}.")
+    names = {"linear1": "feed_forward.inner", "linear2": "feed_forward.outer"}
+    names |= {f"norm{i + 1}": f"norm{i}" for i in range(len(attentions) + 1)}
+    with torch.no_grad():
+        for theirs, ours in names.items():
+            for kind in ("weight", "bias"):
+                getattr(getattr(module, theirs), kind).copy_(tensor(p[f"{ours}.{kind}"]))
+
+
+def torch_layer(kind, p, config):
+    module = kind(
+        config.d_model,
+        config.num_heads,
+        config.d_ff,
+        dropout=0.0,
+        activation=config.activation,
+        batch_first=True,
+        norm_first=config.norm == "pre",
+        dtype=torch.float64,
+    )
+    attentions = {"self_attn": "self_attention"}
+    if kind is torch.nn.TransformerDecoderLayer:
+        attentions["multihead_attn"] = "cross_attention"
+    load_layer(module, p, attentions)
+    return module
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
+def test_the_encoder_layer_and_its_gradients_equal_torch(norm, activation):
+    config = SMALL.but(norm=norm, activation=activation)
+    p = random_parameters("encoder_layer", config, rng(10))
+    x, cotangent = rng(11).normal(size=(2, 2, 4, 8))
+    mask = np.array([[[True, True, True, False]], [[True, True, False, False]]])
+    module = torch_layer(torch.nn.TransformerEncoderLayer, p, config)
+    t = tensor(x, gradient=True)
+    wanted = module(t, src_key_padding_mask=torch.tensor(~mask[:, 0]))
+    close(expected("encoder_layer", config, p, {"x": x, "mask": mask})["output"].value, wanted)
+    wanted.backward(tensor(cotangent))
+    found = expected_gradients("encoder_layer", config, p, {"x": x, "mask": mask}, {"output": cotangent})
+    close(found.inputs["x"], t.grad)
+    close(found.parameters["feed_forward.inner.weight"], module.linear1.weight.grad)
+    close(found.parameters["self_attention.key.weight"], module.self_attn.in_proj_weight.grad[8:16])
+    close(found.parameters["norm0.weight"], module.norm1.weight.grad)
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_the_decoder_layer_equals_torch(norm):
+    config = SMALL.but(norm=norm)
+    p = random_parameters("decoder_layer", config, rng(12))
+    x, memory = rng(13).normal(size=(2, 3, 8)), rng(14).normal(size=(2, 5, 8))
+    memory_mask = np.array([[[True] * 5], [[True, True, False, False, False]]])
+    wanted = torch_layer(torch.nn.TransformerDecoderLayer, p, config)(
+        tensor(x),
+        tensor(memory),
+        tgt_mask=torch.triu(torch.ones(3, 3, dtype=torch.bool), 1),
+        memory_key_padding_mask=torch.tensor(~memory_mask[:, 0]),
+    )
+    seen = expected("decoder_layer", config, p, {"x": x, "memory": memory, "memory_mask": memory_mask})
+    close(seen["output"].value, wanted)
+
+
+def test_positions_by_hand():
+    table = Formulas(SMALL.but(d_model=3, max_len=5)).position_buffer()
+    assert table[0].tolist() == [0.0, 1.0, 0.0]
+    close(table[2], [math.sin(2), math.cos(2), math.sin(2 / 10000 ** (2 / 3))])
+
+
+def test_input_embedding_by_hand_and_the_pad_row_is_not_learned():
+    config = SMALL.but(d_model=4, source_vocab=3, max_len=2)
+    table = np.arange(12.0).reshape(3, 4)
+    seen = expected("input_embedding", config, {"weight": table}, {"ids": np.array([[2, 0]])})["output"].value
+    close(seen[0, 0], 2 * table[2] + [0, 1, 0, 1])
+    close(seen[0, 1], 2 * table[0] + [math.sin(1), math.cos(1), math.sin(0.01), math.cos(0.01)])
+    ids = {"ids": np.array([[2, 2, 0]])}
+    found = expected_gradients(
+        "token_embedding", config, {"weight": table}, ids, {"output": np.ones((1, 3, 4))}
+    )
+    assert found.parameters["weight"].tolist() == [[0] * 4, [0] * 4, [2] * 4]
+
+
+def test_float32_layers_stay_well_inside_the_bound():
+    worst = 0.0
+    for seed in range(60):
+        r = rng(seed)
+        config = SMALL.but(
+            dtype="float32",
+            norm=str(r.choice(["pre", "post"])),
+            activation=str(r.choice(["relu", "gelu"])),
+        )
+        p = random_parameters("encoder_layer", config, r, regime=str(r.choice(["unit", "saturated"])))
+        size, shift = float(r.choice([1e-3, 1.0, 30.0])), float(r.choice([0.0, 20.0]))
+        x = (r.normal(size=(2, int(r.integers(1, 12)), 8)) * size + shift).astype(np.float32)
+        module = torch_layer(torch.nn.TransformerEncoderLayer, p, config).float()
+        seen = module(torch.tensor(x)).detach().double().numpy()
+        worst = max(worst, worst_ratio("encoder_layer", config, {"x": x}, p, seen))
+    assert 0.1 < worst < 4
+
+
+def test_dropout_draws_from_the_seed_alone_and_rescales():
+    config = SMALL.but(dropout=0.5, norm="pre", d_ff=4)
+    layer = ReferenceImplementation().encoder_layer(config)
+    layer.load(
+        {n: np.zeros_like(v) for n, v in layer.parameters().items()} | {"feed_forward.outer.bias": np.ones(8)}
+    )
+    x = np.zeros((4, 5, 8))
+    layer.train(3)
+    first, second = layer(x=x)["output"], layer(x=x)["output"]
+    layer.train(4)
+    other = layer(x=x)["output"]
+    layer.eval()
+    assert set(np.unique(first)) == {0.0, 2.0}
+    np.testing.assert_array_equal(first, second)
+    assert (first != other).any()
+    np.testing.assert_array_equal(layer(x=x)["output"], np.ones_like(x))

@@ -26,6 +26,7 @@ class ReferenceComponent(InputRules, ConfigRules):
         self.seed: int | tuple[int, ...] | None = None
         self.check_config()
         self._values: dict[str, Array] | None = None
+        self._scope: Scope | None = None
 
     @property
     def values(self) -> dict[str, Array]:
@@ -52,7 +53,13 @@ class ReferenceComponent(InputRules, ConfigRules):
         return {name: leaf(x, gradient=gradient) if name in FLOATING else x for name, x in given.items()}
 
     def scope(self, gradient: bool = False) -> Scope:
-        return Scope({name: leaf(value, gradient=gradient) for name, value in self.values.items()})
+        """The parameters in float64; kept until others are loaded when no gradient is asked."""
+        if not gradient and self._scope is not None:
+            return self._scope
+        scope = Scope({name: leaf(value, gradient=gradient) for name, value in self.values.items()})
+        if not gradient:
+            self._scope = scope
+        return scope
 
     def outputs(self, operation: str, p: Scope, inputs: Mapping[str, Any]) -> Outputs:
         """Run the formula, with fresh noise from the seed while training."""
@@ -77,6 +84,7 @@ class ReferenceComponent(InputRules, ConfigRules):
         missing = self.parameter_names() - set(parameters)
         if missing:
             raise ValueError(f"parameters lack {min(missing)!r}; give every name that parameters() returns")
+        self._scope = None
         self._values = {
             name: np.array(parameters[name], dtype=self.dtype) for name in sorted(self.parameter_names())
         }

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from attest.reference.attention import HeadByHead
-from attest.reference.model import ModelFormulas
+from attest.reference.cache import CacheFormulas
+from attest.reference.sampling import SamplingFormulas
+from attest.reference.training import TrainingFormulas
 
 
-class Formulas(ModelFormulas):
+class Formulas(TrainingFormulas, CacheFormulas, SamplingFormulas):
     """What `ReferenceImplementation` computes; mutants are subclasses that override one method."""
 
 

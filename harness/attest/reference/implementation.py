@@ -9,7 +9,15 @@ import numpy as np
 from attest.contract import Config
 from attest.reference.component import ReferenceComponent
 from attest.reference.formulas import Formulas
+from attest.reference.generator import ReferenceGenerator
 from attest.reference.tape import Array
+from attest.reference.trainer import (
+    ReferenceClipping,
+    ReferenceOptimizer,
+    ReferenceSchedule,
+    ReferenceTrainer,
+)
+from attest.reference.transformer import ReferenceTransformer
 
 
 class ReferenceImplementation:
@@ -20,6 +28,10 @@ class ReferenceImplementation:
     dtypes = ("float32", "float64")
     formulas_class: ClassVar[type[Formulas]] = Formulas
     component_class: ClassVar[type[ReferenceComponent]] = ReferenceComponent
+    transformer_class: ClassVar[type[ReferenceTransformer]] = ReferenceTransformer
+    trainer_class: ClassVar[type[ReferenceTrainer]] = ReferenceTrainer
+    optimizer_class: ClassVar[type[ReferenceOptimizer]] = ReferenceOptimizer
+    generator_class: ClassVar[type[ReferenceGenerator]] = ReferenceGenerator
 
     def __init__(
         self,
@@ -27,14 +39,22 @@ class ReferenceImplementation:
         name: str | None = None,
         *,
         component: type[ReferenceComponent] | None = None,
+        transformer: type[ReferenceTransformer] | None = None,
+        trainer: type[ReferenceTrainer] | None = None,
+        optimizer: type[ReferenceOptimizer] | None = None,
+        generator: type[ReferenceGenerator] | None = None,
     ) -> None:
         self._formulas = formulas or self.formulas_class
         self._component = component or self.component_class
+        self._transformer = joined(self._component, transformer or self.transformer_class)
+        self._generator = joined(self._component, generator or self.generator_class)
+        self._trainer = trainer or self.trainer_class
+        self._optimizer = optimizer or self.optimizer_class
         self.name = name or self.name
 
-    def build(self, operation: str, config: Config) -> Any:
+    def build(self, operation: str, config: Config, kind: type[ReferenceComponent] | None = None) -> Any:
         """A component of its own, with formulas of its own."""
-        return self._component(self._formulas(config), operation, config)
+        return (kind or self._component)(self._formulas(config), operation, config)
 
     def attention(self, config: Config) -> Any:
         return self.build("attention", config)
@@ -83,3 +103,38 @@ class ReferenceImplementation:
 
     def loss(self, config: Config) -> Any:
         return self.build("loss", config)
+
+    def transformer(self, config: Config) -> Any:
+        return self.build("transformer", config, self._transformer)
+
+    def learning_rate(self, config: Config) -> Any:
+        return self.build("learning_rate", config, joined(self._component, ReferenceSchedule))
+
+    def clip_gradients(self, config: Config) -> Any:
+        return self.build("clip_gradients", config, joined(self._component, ReferenceClipping))
+
+    def optimizer(self, config: Config) -> Any:
+        return self._optimizer(self._formulas(config), config)
+
+    def trainer(self, config: Config) -> Any:
+        return self._trainer(self.transformer(config), config)
+
+    def generate(self, config: Config) -> Any:
+        return self.build("generate", config, self._generator)
+
+    def next_token_distribution(
+        self, logits: Array, temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None
+    ) -> Array:
+        formulas = self._formulas(Config())
+        formulas.check_sampling(temperature, top_k, top_p)
+        logits = np.asarray(logits)
+        with np.errstate(all="ignore"):
+            p = formulas.next_token_distribution(logits, temperature, top_k, top_p)
+        return p.astype(logits.dtype if logits.dtype == np.float64 else np.float32)
+
+
+def joined(component: type[Any], special: type[Any]) -> type[Any]:
+    """A special component that also has what a changed plain component has."""
+    if issubclass(special, component):
+        return special
+    return type(component.__name__, (component, special), {})

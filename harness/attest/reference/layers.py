@@ -138,12 +138,12 @@ class LayerFormulas(AttentionFormulas):
             x = self.encoder_layer(x, mask, self.layer_scope(p, i))
         return self.final_norm(x, p)
 
-    def memory_for_layer(self, i: int, memory: Var, x: Var) -> Var:
-        """What decoder layer i reads across; `x` is what it holds itself."""
+    def memory_for_layer(self, i: int, memory: Var) -> Var:
+        """What decoder layer i reads across."""
         return memory
 
     def decoder(self, x: Var, memory: Var, mask: Array | None, memory_mask: Array | None, p: Scope) -> Var:
         for i in range(self.config.num_decoder_layers):
-            read = self.memory_for_layer(i, memory, x)
+            read = self.memory_for_layer(i, memory)
             x = self.decoder_layer(x, read, mask, memory_mask, self.layer_scope(p, i))
         return self.final_norm(x, p)

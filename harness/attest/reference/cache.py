@@ -1,0 +1,127 @@
+"""Decoding a few tokens at a time with keys and values kept from the steps before.
+
+Shapes: B rows, H heads, t tokens so far, n new tokens, S source length, d = D / H.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from attest.reference.model import ModelFormulas
+from attest.reference.scope import Scope
+from attest.reference.tape import Array, Var, leaf
+
+
+@dataclass(frozen=True)
+class LayerCache:
+    """One decoder layer: its own keys and values (B, H, t, d), and those of the memory (B, H, S, d)."""
+
+    keys: Array
+    values: Array
+    memory_keys: Array
+    memory_values: Array
+
+
+@dataclass(frozen=True)
+class State:
+    """What is known of a prefix. `source` and `tokens` are kept for whoever wants to start over."""
+
+    source: Array  # (B, S)
+    tokens: Array  # (B, t)
+    allowed: Array  # (B, 1, t), False at padding
+    layers: tuple[LayerCache, ...]
+
+    @property
+    def length(self) -> int:
+        return int(self.tokens.shape[1])
+
+
+class CacheFormulas(ModelFormulas):
+    """M6: start, step, reorder."""
+
+    def start(self, source: Array, p: Scope) -> State:
+        """Run the encoder once; the prefix is empty."""
+        memory = self.encode(source, p)
+        layers = tuple(
+            self.empty_layer(self.memory_for_layer(i, memory), self.layer_scope(p.at("decoder"), i))
+            for i in range(self.config.num_decoder_layers)
+        )
+        B = source.shape[0]
+        return State(source, np.zeros((B, 0), dtype=np.int64), np.zeros((B, 1, 0), dtype=bool), layers)
+
+    def empty_layer(self, memory: Var, p: Scope) -> LayerCache:
+        """No tokens yet; the memory's keys and values never change."""
+        k, v = self.keys_and_values(memory, p.at("cross_attention"))
+        B, H, _, d = k.shape
+        return LayerCache(np.zeros((B, H, 0, d)), np.zeros((B, H, 0, d)), k.value, v.value)
+
+    def check_room(self, state: State, new: int) -> None:
+        if state.length + new > self.config.max_len:
+            raise ValueError(
+                f"length={state.length + new} exceeds max_len={self.config.max_len}; "
+                "stop earlier or raise max_len"
+            )
+
+    def offset(self, state: State) -> int:
+        """The position of the first new token."""
+        return state.length
+
+    def append(self, held: Array, new: Array, axis: int) -> Array:
+        return np.concatenate([held, new], axis=axis)
+
+    def step(self, state: State, tokens: Array, p: Scope) -> tuple[Var, State]:
+        """Logits (B, n, V) of the new tokens, and the state that includes them."""
+        self.check_room(state, tokens.shape[1])
+        x = self.target_input(tokens, p, self.offset(state))
+        allowed = self.append(state.allowed, self.target_mask(tokens), axis=2)
+        layers = []
+        for i, held in enumerate(state.layers):
+            scope = self.layer_scope(p.at("decoder"), i)
+            x, layer = self.cached_layer(x, held, allowed, self.memory_mask(state.source), scope)
+            layers.append(layer)
+        grown = replace(
+            state,
+            tokens=np.concatenate([state.tokens, tokens], axis=1),
+            allowed=allowed,
+            layers=tuple(layers),
+        )
+        return self.project(self.final_norm(x, p.at("decoder")), p), grown
+
+    def cached_layer(
+        self, x: Var, held: LayerCache, allowed: Array, memory_mask: Array, p: Scope
+    ) -> tuple[Var, LayerCache]:
+        """A decoder layer over the new tokens alone."""
+        grown = [held]
+
+        def attend_to_past(y: Var) -> Var:
+            grown.append(self.grow(held, y, p.at("self_attention")))
+            k, v = leaf(grown[-1].keys), leaf(grown[-1].values)
+            return self.attend(y, k, v, p.at("self_attention"), allowed, causal=True)["output"]
+
+        def attend_to_memory(y: Var) -> Var:
+            k, v = leaf(held.memory_keys), leaf(held.memory_values)
+            return self.attend(y, k, v, p.at("cross_attention"), memory_mask)["output"]
+
+        x = self.residual(x, attend_to_past, p.at("norm0"))
+        x = self.residual(x, attend_to_memory, p.at("norm1"))
+        x = self.residual(x, lambda y: self.feed_forward(y, p.at("feed_forward")), p.at("norm2"))
+        return x, grown[-1]
+
+    def grow(self, held: LayerCache, y: Var, p: Scope) -> LayerCache:
+        """The keys and values of the new tokens, behind the old ones."""
+        k, v = self.keys_and_values(y, p)
+        return replace(
+            held, keys=self.append(held.keys, k.value, 2), values=self.append(held.values, v.value, 2)
+        )
+
+    def reorder(self, state: State, rows: Array) -> State:
+        """Row i of the result is row rows[i]; rows may repeat, drop and grow."""
+        layers = tuple(self.reorder_layer(layer, rows) for layer in state.layers)
+        return State(state.source[rows], state.tokens[rows], state.allowed[rows], layers)
+
+    def reorder_layer(self, layer: LayerCache, rows: Array) -> LayerCache:
+        return LayerCache(
+            layer.keys[rows], layer.values[rows], layer.memory_keys[rows], layer.memory_values[rows]
+        )

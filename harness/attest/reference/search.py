@@ -1,0 +1,82 @@
+"""What generation must find, by full passes without a cache: greedy, exhaustive search, scores.
+
+Shapes: B batch, L tokens after BOS, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from attest.contract import Arrays, Config
+from attest.reference.formulas import OracleFormulas
+from attest.reference.sampling import log_normalised
+from attest.reference.scope import Scope
+from attest.reference.tape import Array, leaf
+
+
+@dataclass(frozen=True)
+class Result:
+    """Tokens without BOS and padding, their summed log-probability, and their score."""
+
+    tokens: tuple[int, ...]
+    log_probability: float
+    score: float
+
+
+class Searcher:
+    """One model, searched the slow way."""
+
+    def __init__(self, config: Config, parameters: Arrays) -> None:
+        self.config, self.formulas = config, OracleFormulas(config)
+        self.scope = Scope({name: leaf(value) for name, value in parameters.items()})
+
+    def log_probabilities(self, source: Array, tokens: Array) -> Array:
+        """(B, L + 1, V): what may follow BOS, BOS and the first token, and so on."""
+        bos = np.full((len(tokens), 1), self.config.bos_id, dtype=np.int64)
+        read = np.concatenate([bos, np.asarray(tokens, dtype=np.int64)], axis=1)
+        with np.errstate(all="ignore"):
+            return log_normalised(self.formulas.transformer(source, read, self.scope).value)
+
+    def log_probability(self, source: Array, tokens: tuple[int, ...]) -> float:
+        """Teacher-forced: summed over the tokens, for one source row (1, S)."""
+        row = np.array([tokens], dtype=np.int64)
+        logs = self.log_probabilities(source, row[:, :-1])
+        return float(np.take_along_axis(logs, row[..., None], axis=-1).sum())
+
+    def score(self, log_probability: float, length: int, alpha: float) -> float:
+        return float(log_probability / ((5.0 + length) / 6.0) ** alpha)
+
+    def greedy(self, source: Array, max_len: int) -> list[tuple[int, ...]]:
+        """The likeliest token at each place, up to and including EOS."""
+        tokens = np.zeros((len(source), 0), dtype=np.int64)
+        for _ in range(max_len):
+            best = self.log_probabilities(source, tokens)[:, -1].argmax(axis=-1)
+            tokens = np.concatenate([tokens, best[:, None]], axis=1)
+            if (tokens == self.config.eos_id).any(axis=1).all():
+                break
+        return [self.cut(row) for row in tokens]
+
+    def cut(self, tokens: Array) -> tuple[int, ...]:
+        """Up to and including the first EOS."""
+        row = [int(token) for token in tokens]
+        return tuple(row[: row.index(self.config.eos_id) + 1] if self.config.eos_id in row else row)
+
+    def exhaustive(self, source: Array, max_len: int, alpha: float) -> list[Result]:
+        """Every ending of one source row (1, S), best first: V^max_len of them, so keep both small."""
+        found: list[Result] = []
+        prefixes, totals = np.zeros((1, 0), dtype=np.int64), np.zeros(1)
+        for length in range(1, max_len + 1):
+            logs = self.log_probabilities(np.repeat(source, len(prefixes), axis=0), prefixes)[:, -1]
+            V = logs.shape[-1]
+            prefixes = np.concatenate(
+                [np.repeat(prefixes, V, axis=0), np.tile(np.arange(V), len(prefixes))[:, None]], axis=1
+            )
+            totals = (totals[:, None] + logs).ravel()
+            over = (prefixes[:, -1] == self.config.eos_id) | (length == max_len)
+            for tokens, total in zip(prefixes[over], totals[over]):
+                ended = tuple(int(token) for token in tokens)
+                found.append(Result(ended, float(total), self.score(float(total), length, alpha)))
+            prefixes, totals = prefixes[~over], totals[~over]
+        return sorted(found, key=lambda result: -result.score)

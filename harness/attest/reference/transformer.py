@@ -1,0 +1,48 @@
+"""The full model as a component: encode, decode, and decoding with a cache."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from attest.reference.cache import State
+from attest.reference.component import ReferenceComponent
+from attest.reference.tape import Array
+
+
+class ReferenceTransformer(ReferenceComponent):
+    """The contract's Transformer."""
+
+    def encode(self, *, source: Array) -> dict[str, Array]:
+        return self.part("encode", source=source)
+
+    def decode(self, *, target: Array, memory: Array, source: Array) -> dict[str, Array]:
+        return self.part("decode", target=target, memory=memory, source=source)
+
+    def part(self, operation: str, **inputs: Any) -> dict[str, Array]:
+        given = self.accept(inputs)
+        with np.errstate(all="ignore"):
+            return self.release(self.outputs(operation, self.scope(), self.on_tape(given)))
+
+    def start(self, source: Array) -> State:
+        given = self.accept({"source": source})
+        with np.errstate(all="ignore"):
+            return self.formulas.start(given["source"], self.scope())
+
+    def step(self, state: State, tokens: Array) -> tuple[Array, State]:
+        given = self.accept({"target": tokens})
+        if len(given["target"]) != len(state.tokens):
+            raise ValueError(
+                f"tokens={given['target'].shape} must have {len(state.tokens)} rows; one per row of the state"
+            )
+        with np.errstate(all="ignore"):
+            logits, grown = self.formulas.step(state, given["target"], self.scope())
+        return np.array(logits.value, dtype=self.dtype), grown
+
+    def reorder(self, state: State, rows: Array) -> State:
+        rows = np.asarray(rows)
+        held = len(state.tokens)
+        if rows.ndim != 1 or ((rows < 0) | (rows >= held)).any():
+            raise ValueError(f"rows={rows.tolist()} must be row numbers below {held}; give one axis of them")
+        return self.formulas.reorder(state, rows)
