@@ -51,7 +51,7 @@ def heads(config):
 
 def rate(name, value):
     """A probability below one: a rate of 1 would divide by zero, and NaN is no number."""
-    require(is_number(value) and 0 <= value < 1, name, value, "is outside [0, 1)", "choose as 0.1")
+    require(is_number(value) and 0 <= value < 1, name, value, "is outside [0, 1)", "try 0.1")
 
 
 def one_of(name, value, choices):
@@ -73,7 +73,7 @@ def special_ids(config, vocab_name, names):
 def layer_norm(config):
     positive_sizes(config, "d_model")
     eps = config.norm_eps
-    require(is_number(eps) and eps > 0, "norm_eps", eps, "is not a positive number", "choose as 1e-5")
+    require(is_number(eps) and eps > 0, "norm_eps", eps, "is not a positive number", "try 1e-5")
 
 
 def feed_forward(config):
@@ -107,21 +107,19 @@ def schedule(config):
     one_of("schedule", config.schedule, ("inverse_sqrt", "cosine"))
     positive_sizes(config, "d_model")
     warmup, total = config.warmup, config.total_steps
-    require(
-        is_integer(warmup) and warmup >= 0, "warmup", warmup, "is not a number of steps", "choose as 4000"
-    )
+    require(is_integer(warmup) and warmup >= 0, "warmup", warmup, "is not a number of steps", "try 4000")
     if config.schedule == "inverse_sqrt":
         return
     positive_sizes(config, "total_steps")
     require(total >= warmup, "total_steps", total, f"is less than warmup={warmup}", "choose more")
     peak, floor = config.peak_rate, config.floor_rate
-    require(is_number(peak) and peak > 0, "peak_rate", peak, "is not positive", "choose as 1e-3")
+    require(is_number(peak) and peak > 0, "peak_rate", peak, "is not positive", "try 1e-3")
     require(
         is_number(floor) and 0 <= floor <= peak,
         "floor_rate",
         floor,
         "is outside [0, peak_rate]",
-        "choose as 0",
+        "try 0",
     )
 
 

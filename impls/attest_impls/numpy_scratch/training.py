@@ -98,7 +98,7 @@ class ClipGradients:
     def __init__(self, config, dtype, rng):
         limit = config.clip_norm
         positive = limit == math.inf or (arguments.is_number(limit) and limit > 0)
-        arguments.require(positive, "clip_norm", limit, "is not a positive number", "choose as 1.0")
+        arguments.require(positive, "clip_norm", limit, "is not a positive number", "try 1.0")
         self.limit = float(limit)
 
     def __call__(self, gradients):
