@@ -82,7 +82,7 @@ class ReferenceGenerator(ReferenceComponent):
         check_size("max_len", max_len)
         if max_len > self.config.max_len:
             raise ValueError(
-                f"max_len={max_len} exceeds the {self.config.max_len} positions of the model; ask for fewer tokens"
+                f"max_len={max_len} exceeds the {self.config.max_len} positions of the model; ask for less"
             )
 
     def check_width(self, width: int) -> None:
