@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass
@@ -19,6 +20,7 @@ class Evidence:
     worst_case: str = ""
     case: str = ""
     example_ratio: float = 0.0
+    data: dict[str, Any] = field(default_factory=dict)  # curves and pictures for the report
 
     def begin(self, case: str, regimes: tuple[str, ...]) -> None:
         """A new example starts."""

@@ -1,0 +1,223 @@
+"""Find implementations: a registered name, `package.module:factory`, or `path/to/file.py[:factory]`."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.util
+import re
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pluggy
+
+from attest.contract import OPERATIONS, PROJECT, Hooks
+
+NAME_RULE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+HOOK = "attest_implementations"
+
+
+class UsageError(ValueError):
+    """The request cannot be understood; the message says what to type instead."""
+
+
+class BrokenPlugin(ValueError):
+    """The plugin was found but cannot be used; the message says why in one sentence."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What one --impl asks for."""
+
+    text: str
+    target: str
+    factory: str | None = None
+    options: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def is_file(self) -> bool:
+        """Whether the target is a path."""
+        return self.target.endswith(".py") or "/" in self.target or "\\" in self.target
+
+    @property
+    def is_registered(self) -> bool:
+        """Whether the target is the name of an entry point."""
+        return self.factory is None and self.target in registered_names()
+
+
+def registered() -> dict[str, EntryPoint]:
+    """Entry points of the group `attest`, by name; nothing is imported."""
+    return {point.name: point for point in entry_points(group=PROJECT)}
+
+
+def registered_names() -> list[str]:
+    """The names `--impl` takes as they are."""
+    return sorted(registered())
+
+
+def parse_request(text: str) -> Request:
+    """Read one value of --impl; UsageError where it names nothing."""
+    head, *pairs = text.split(",")
+    options = []
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not (key and equals and value):
+            raise UsageError(f"--impl={text!r} has the option {pair!r}; write options as name=value after a comma")
+        options.append((key, value))
+    if not head.strip():
+        raise UsageError(f"--impl={text!r} names nothing; use one of {_known()}, a file.py or package.module:factory")
+    target, colon, factory = head.partition(":")
+    request = Request(text, target, factory if colon else None, tuple(options))
+    _check_exists(request)
+    return request
+
+
+def _check_exists(request: Request) -> None:
+    if request.is_file:
+        path = Path(request.target)
+        if path.is_dir():
+            raise UsageError(f"--impl={printable(request.text)} is a directory; name a Python file in it")
+        if not path.is_file():
+            raise UsageError(f"--impl={printable(request.text)} does not exist; check the path")
+        if path.suffix != ".py":
+            raise UsageError(f"--impl={printable(request.text)} is not a Python file; name a file ending in .py")
+    elif request.factory is None and request.target not in registered():
+        near = difflib.get_close_matches(request.target, registered_names(), 1, 0.5)
+        hint = f"did you mean {near[0]}?" if near else f"use one of {_known()}, a file.py or package.module:factory"
+        raise UsageError(f"--impl={printable(request.text)} is not a registered implementation; {hint}")
+
+
+def load(request: Request) -> list[Any]:
+    """Import the plugin and return its implementations; BrokenPlugin with one sentence where it cannot."""
+    source = printable(request.target)
+    module = _import(request, source)
+    found = _call(_door(request, module, source), source)
+    door = f"{request.factory or HOOK}()"
+    if request.factory is not None and hasattr(found, "name"):
+        found = [found]
+    implementations = [_checked(i, source) for i in _listed(found, source, door)]
+    for implementation in implementations:
+        if request.options:
+            _set_options(implementation, request.options)
+    if request.is_registered:
+        return [i for i in implementations if i.name == request.target] or implementations
+    return implementations
+
+
+def offered(implementation: Any) -> list[str]:
+    """The operations an implementation has."""
+    return [name for name in OPERATIONS if callable(getattr(implementation, name, None))]
+
+
+def printable(text: str) -> str:
+    """Text with terminal escapes and other control characters made visible."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def _import(request: Request, source: str) -> ModuleType:
+    try:
+        if request.is_file:
+            return _import_file(Path(request.target).resolve())
+        if request.is_registered:
+            loaded = registered()[request.target].load()
+            if not isinstance(loaded, ModuleType):
+                raise BrokenPlugin(f"{source}: its entry point is not a module; point it at the plugin's module")
+            return loaded
+        return importlib.import_module(request.target)
+    except BrokenPlugin:
+        raise
+    except (Exception, SystemExit) as error:
+        raise BrokenPlugin(f"{source}: cannot be imported ({sentence(error)}); run it with python to see why") from error
+
+
+def _import_file(path: Path) -> ModuleType:
+    name = f"attest_plugin_{re.sub(r'[^0-9A-Za-z_]', '_', path.stem)}_{abs(hash(str(path))):x}"
+    if name in sys.modules:
+        return sys.modules[name]
+    if str(path.parent) not in sys.path:
+        sys.path.insert(0, str(path.parent))
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _door(request: Request, module: ModuleType, source: str) -> Callable[[], Any]:
+    if request.factory is not None:
+        factory = getattr(module, request.factory, None)
+        if not callable(factory):
+            raise BrokenPlugin(f"{source}: has no function {printable(request.factory)!r}; name one it has")
+        door: Callable[[], Any] = factory
+        return door
+    if not callable(getattr(module, HOOK, None)):
+        raise BrokenPlugin(f"{source}: has no function {HOOK}(); add one that returns a list of implementations")
+    manager = pluggy.PluginManager(PROJECT)
+    manager.add_hookspecs(Hooks)
+    try:
+        manager.register(module)
+    except pluggy.PluginValidationError as error:
+        raise BrokenPlugin(f"{source}: {HOOK} has another signature ({sentence(error)}); take no arguments") from None
+    if manager.hook.attest_implementations.get_hookimpls():
+        return lambda: manager.hook.attest_implementations()[0]
+    unmarked: Callable[[], Any] = getattr(module, HOOK)
+    return unmarked
+
+
+def _call(door: Callable[[], Any], source: str) -> Any:
+    try:
+        return door()
+    except IndexError:
+        return None  # pluggy drops a hook's None
+    except (Exception, SystemExit) as error:
+        raise BrokenPlugin(f"{source}: making the implementations raised {sentence(error)}") from error
+
+
+def _listed(found: Any, source: str, door: str) -> Sequence[Any]:
+    if found is None:
+        raise BrokenPlugin(f"{source}: {door} returned None; return a list of implementations")
+    if not isinstance(found, list | tuple):
+        kind = type(found).__name__
+        raise BrokenPlugin(f"{source}: {door} returned one object ({kind}); return a list of implementations")
+    if not found:
+        raise BrokenPlugin(f"{source}: {door} returned an empty list; return at least one implementation")
+    return found
+
+
+def _checked(implementation: Any, source: str) -> Any:
+    name = getattr(implementation, "name", None)
+    if not isinstance(name, str):
+        kind = type(implementation).__name__
+        raise BrokenPlugin(f"{source}: an implementation ({kind}) has no name; give it a string `name`")
+    if not NAME_RULE.fullmatch(name):
+        raise BrokenPlugin(
+            f"{source}: name={name!r} cannot name a report; use letters, digits, dot, dash or underscore, 64 at most"
+        )
+    return implementation
+
+
+def _set_options(implementation: Any, options: tuple[tuple[str, str], ...]) -> None:
+    kept = tuple(pair for pair in options if pair[0] not in ("dtype", "device"))
+    if kept:
+        implementation.options = kept
+
+
+def sentence(error: BaseException) -> str:
+    """An exception in one line."""
+    text = " ".join(printable(" ".join(str(error).split())).split())[:300]
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _known() -> str:
+    return ", ".join(registered_names())

@@ -1,0 +1,116 @@
+"""One pytest item per criterion and implementation."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import pytest
+
+from attest.boundary import Subject
+from attest.properties import load_properties
+from attest.registry import BrokenPlugin, load, parse_request
+from attest.running.judging import Settings, judge
+from attest.running.plan import Plan, Target
+from attest.running.records import ERROR, FAIL, NOT_OFFERED, NOT_RUN, Record
+from attest.running.training import use_directory
+from attest.spec import Criterion, Spec
+
+PROPERTY = "attest"
+SECONDS = {"quick": 90.0, "standard": 300.0, "deep": 1800.0}
+TRAINING_SECONDS = 900.0
+
+
+class NotConforming(Exception):
+    """Carries the text pytest shows for an item that did not pass."""
+
+
+class CriteriaFile(pytest.File):
+    """Collects the criteria of a plan."""
+
+    plan: Plan
+    spec: Spec
+
+    def collect(self) -> Iterator[CriterionItem]:
+        """Implementation by implementation; the criteria that train come first."""
+        order = sorted(self.plan.criteria, key=lambda id: id not in ("M5.4",))
+        for target in self.plan.targets:
+            for id in order:
+                item = CriterionItem.from_parent(self, name=f"{id}[{target.label}]")
+                item.prepare(self.spec.by_id[id], target, self.plan, self.spec)
+                yield item
+
+
+class CriterionItem(pytest.Item):
+    """Judges one criterion; its record travels as one JSON string."""
+
+    criterion: Criterion
+    target: Target
+    plan: Plan
+    version: str
+
+    def prepare(self, criterion: Criterion, target: Target, plan: Plan, spec: Spec) -> None:
+        """Set what the item judges and its time limit."""
+        self.criterion, self.target, self.plan, self.version = criterion, target, plan, spec.version
+        trains = "trainer" in criterion.needs
+        self.seconds = TRAINING_SECONDS if trains else SECONDS[plan.profile]
+        self.add_marker(pytest.mark.timeout(self.seconds))
+
+    def runtest(self) -> None:
+        """Judge, attach the record, and raise unless it passed."""
+        use_directory(self.plan.shared)
+        record = self._judge()
+        record = record.but(implementation=self.target.label)
+        self.user_properties.append((PROPERTY, record.to_json()))
+        if record.verdict in (NOT_OFFERED, NOT_RUN):
+            pytest.skip(f"{record.verdict}: {record.reason}")
+        if record.verdict in (FAIL, ERROR):
+            raise NotConforming(record.reason)
+
+    def _judge(self) -> Record:
+        blank = Record(self.target.label, self.criterion.id, self.criterion.milestone, self.criterion.level)
+        blank = blank.but(text_hash=self.criterion.text_hash, spec_version=self.version, profile=self.plan.profile)
+        try:
+            implementation = _implementation(self.target)
+        except BrokenPlugin as error:
+            return blank.but(reason=str(error))
+        subject = Subject(implementation, dtype=self.target.dtype, device=self.target.device)
+        settings = Settings(
+            profile=self.plan.profile,
+            seed=self.plan.seed,
+            spec_version=self.version,
+            case=self.plan.case,
+        )
+        properties = load_properties().get(self.criterion.id, [])
+        return judge(self.criterion, properties, subject, settings)
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> str:
+        """The failure as a person reads it; no traceback of ours."""
+        if isinstance(excinfo.value, NotConforming):
+            return str(excinfo.value)
+        return str(super().repr_failure(excinfo, style))
+
+    def reportinfo(self) -> tuple[Any, int | None, str]:
+        """Shown as the heading of a failure."""
+        return self.path, None, f"{self.criterion.id} {self.criterion.title} [{self.target.label}]"
+
+
+@cache
+def _implementation(target: Target) -> Any:
+    if target.broken:
+        raise BrokenPlugin(target.broken)
+    implementations = load(parse_request(target.request))
+    _limit_threads()
+    for implementation in implementations:
+        if implementation.name == target.name:
+            return implementation
+    raise BrokenPlugin(f"{target.request}: no longer offers {target.name!r}; its list changed between two imports")
+
+
+def _limit_threads() -> None:
+    """Tiny tensors on several threads are slower, and their sums differ in the last bit."""
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.set_num_threads(1)

@@ -1,0 +1,181 @@
+"""Judge one criterion on one implementation: needs, known failures, properties, verdict."""
+
+from __future__ import annotations
+
+import importlib.util
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from attest.boundary import NotOffered, NotRun, Subject
+from attest.checks import Violation
+from attest.contract import OPERATIONS
+from attest.evidence import Evidence, collecting
+from attest.properties import Property, parse_drawn, run_property
+from attest.running.records import ERROR, FAIL, KNOWN, NOT_OFFERED, NOT_RUN, PASS, THIN, Failure, Record, finite
+from attest.spec import Criterion
+
+
+class Timeout(BaseException):
+    """Raised by the timer. Not an Exception: Hypothesis would take one for a failing example."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a run fixes for every criterion."""
+
+    profile: str = "standard"
+    seed: int = 0
+    dtype: str | None = None
+    device: str = "cpu"
+    spec_version: str = ""
+    case: str | None = None
+
+
+def judge(criterion: Criterion, properties: Sequence[Property], subject: Subject, settings: Settings) -> Record:
+    """The record of this criterion. Only KeyboardInterrupt passes through."""
+    record = Record(
+        implementation=subject.name,
+        criterion=criterion.id,
+        milestone=criterion.milestone,
+        level=criterion.level,
+        seed=settings.seed,
+        profile=settings.profile,
+        dtype=",".join(subject.dtypes),
+        device=subject.device,
+        spec_version=settings.spec_version,
+        text_hash=criterion.text_hash,
+        widened=max([subject.factor(n) for n in criterion.needs if n in OPERATIONS], default=1.0),
+    )
+    started = time.perf_counter()
+    with collecting() as evidence:
+        outcome = _outcome(criterion, properties, subject, settings)
+    return record.but(
+        **_seen(evidence),
+        **outcome,
+        seconds=round(time.perf_counter() - started, 3),
+        floor=sum(p.floor(settings.profile) for p in properties if p.runs_in(settings.profile)),
+    ).but(**_thin(outcome, evidence, properties, settings))
+
+
+def _outcome(
+    criterion: Criterion, properties: Sequence[Property], subject: Subject, settings: Settings
+) -> dict[str, Any]:
+    try:
+        check_needs(criterion, subject)
+        known = _known(subject, criterion.id)
+        if known is not None:
+            return _judge_witness(known, properties, subject, settings)
+        for property in properties:
+            if property.runs_in(settings.profile):
+                _run(property, subject, settings)
+        if not properties:
+            return {"verdict": ERROR, "reason": f"no property verifies {criterion.id}", "internal": True}
+        return {"verdict": PASS, "reason": ""}
+    except NotOffered as reason:
+        return {"verdict": NOT_OFFERED, "reason": str(reason)}
+    except NotRun as reason:
+        return {"verdict": NOT_RUN, "reason": str(reason)}
+    except Violation as violation:
+        return {"verdict": FAIL, "reason": violation.seen, "failure": _failure(violation, properties)}
+    except Timeout as error:
+        return {"verdict": ERROR, "reason": str(error)}
+    except MemoryError:
+        return {"verdict": ERROR, "reason": "ran out of memory"}
+    except SystemExit as error:
+        return {"verdict": ERROR, "reason": f"the implementation called exit({error.code})"}
+    except Exception as error:
+        # An exception that is neither a Violation nor one of the implementation's own is a fault of ours.
+        return {"verdict": ERROR, "reason": f"the harness failed: {_origin(error)}", "internal": True}
+
+
+def _run(property: Property, subject: Subject, settings: Settings) -> None:
+    names = set(property.strategies)
+    if settings.case is not None and names:
+        if set(parse_drawn(settings.case)) == names:
+            run_property(property, subject, profile=settings.profile, seed=settings.seed, witness=settings.case)
+        return
+    try:
+        run_property(property, subject, profile=settings.profile, seed=settings.seed)
+    except Violation as violation:
+        violation.property = property.name  # type: ignore[attr-defined]
+        raise
+
+
+def check_needs(criterion: Criterion, subject: Subject) -> None:
+    """NotOffered or NotRun when something the criterion needs is missing."""
+    for need in criterion.needs:
+        if need in OPERATIONS and not subject.offers(need):
+            raise NotOffered(f"{need} is not offered")
+        if need == "compiled" and not subject.compiled:
+            raise NotOffered("the implementation does not declare compiled = True")
+        if need == "torch" and importlib.util.find_spec("torch") is None:
+            raise NotRun("torch is not installed; install attest-transformers[torch]")
+        if need == "cuda" and not cuda_available():
+            raise NotRun("no CUDA device is present")
+
+
+def cuda_available() -> bool:
+    """Whether torch sees a CUDA device."""
+    if importlib.util.find_spec("torch") is None:
+        return False
+    import torch
+
+    return bool(torch.cuda.is_available())
+
+
+def _known(subject: Subject, criterion: str) -> Any:
+    declared = getattr(subject.implementation, "known_failures", None) or ()
+    return next((k for k in declared if k.criterion == criterion), None)
+
+
+def _judge_witness(
+    known: Any, properties: Sequence[Property], subject: Subject, settings: Settings
+) -> dict[str, Any]:
+    for property in properties:
+        if not property.runs_in(settings.profile):
+            continue
+        drawn = set(parse_drawn(known.witness)) if property.strategies else set()
+        if property.strategies and drawn != set(property.strategies):
+            continue
+        try:
+            witness = known.witness if property.strategies else None
+            run_property(property, subject, profile=settings.profile, seed=settings.seed, witness=witness)
+        except Violation as violation:
+            failure = _failure(violation, properties)
+            return {"verdict": KNOWN, "reason": known.reason, "link": known.link, "failure": failure}
+    reason = f"declared a known failure ({known.reason}) but its witness passes; remove the declaration"
+    return {"verdict": ERROR, "reason": reason, "link": known.link}
+
+
+def _seen(evidence: Evidence) -> Mapping[str, Any]:
+    return {
+        "examples": evidence.examples,
+        "regimes": dict(sorted(evidence.regimes.items())),
+        "worst_ratio": finite(evidence.worst_ratio),
+        "worst_case": evidence.worst_case,
+        "data": evidence.data,
+    }
+
+
+def _thin(
+    outcome: Mapping[str, Any], evidence: Evidence, properties: Sequence[Property], settings: Settings
+) -> Mapping[str, Any]:
+    floor = sum(p.floor(settings.profile) for p in properties if p.runs_in(settings.profile))
+    if outcome["verdict"] != PASS or evidence.examples >= floor or settings.case is not None:
+        return {}
+    return {"verdict": THIN, "reason": f"ran {evidence.examples} examples, fewer than its floor of {floor}"}
+
+
+def _failure(violation: Violation, properties: Sequence[Property]) -> Failure:
+    name = getattr(violation, "property", properties[0].name)
+    return Failure(violation.seen, violation.case, name, finite(violation.ratio))
+
+
+def _origin(error: BaseException) -> str:
+    trace = error.__traceback__
+    while trace and trace.tb_next:
+        trace = trace.tb_next
+    where = f"{trace.tb_frame.f_code.co_name}, line {trace.tb_lineno}" if trace else "unknown place"
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]} (in {where})"

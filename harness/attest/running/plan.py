@@ -1,0 +1,149 @@
+"""What a run will do: implementations, criteria and settings, decided once and sent to every worker."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from attest.registry import NAME_RULE, Request, UsageError, parse_request, printable
+from attest.running.judging import cuda_available
+from attest.spec import Criterion, Spec
+
+PROBE_SECONDS = 120
+DTYPES = ("float32", "float64", "bfloat16", "float16")
+PROFILES = ("quick", "standard", "deep")
+
+
+@dataclass(frozen=True)
+class Target:
+    """One implementation of the run: what was asked, which object, and why it is broken if it is."""
+
+    label: str
+    request: str
+    name: str
+    dtype: str | None = None
+    device: str = "cpu"
+    broken: str = ""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything a worker must agree on with the controller."""
+
+    targets: tuple[Target, ...]
+    criteria: tuple[str, ...]
+    profile: str = "standard"
+    seed: int = 0
+    reports: str = "reports"
+    shared: str = ""
+    case: str | None = None
+    asked: bool = False
+
+    def to_json(self) -> str:
+        """One line for the workers."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Plan:
+        """The inverse of `to_json`."""
+        data = json.loads(text)
+        targets = tuple(Target(**t) for t in data.pop("targets"))
+        return cls(targets=targets, criteria=tuple(data.pop("criteria")), **data)
+
+
+def select(spec: Spec, milestones: Sequence[str], criteria: Sequence[str]) -> tuple[Criterion, ...]:
+    """The criteria asked for, all when nothing was; UsageError for an unknown id."""
+    wanted_milestones = [_id(m, [x.id for x in spec.milestones], "--milestone") for m in _split(milestones)]
+    wanted = [_id(c, list(spec.by_id), "--criterion") for c in _split(criteria)]
+    if not wanted and not wanted_milestones:
+        return spec.criteria
+    return tuple(c for c in spec.criteria if c.id in wanted or c.milestone in wanted_milestones)
+
+
+def targets(requests: Iterable[str], *, dtype: str | None, device: str) -> tuple[Target, ...]:
+    """Find the implementations behind each --impl; files are imported in a process of their own first."""
+    found: list[Target] = []
+    for text in requests:
+        request = parse_request(text)
+        options = dict(request.options)
+        own_dtype = _choice(options.get("dtype", dtype), DTYPES, "dtype")
+        own_device = check_device(options.get("device", device))
+        for name, broken in _names(request):
+            label = _label(name, request.options, own_dtype if options.get("dtype", dtype) else None)
+            found.append(Target(label, text, name, own_dtype, own_device, broken))
+    _check_unique(found)
+    return tuple(found)
+
+
+def check_device(device: str) -> str:
+    """cpu, or a CUDA device that is there."""
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", device):
+        raise UsageError(f"device={printable(device)!r} is unknown; use cpu, cuda or cuda:0")
+    if device.startswith("cuda") and not cuda_available():
+        raise UsageError(f"device={device!r} needs CUDA, and torch sees none here; use cpu")
+    return device
+
+
+def _choice(value: str | None, choices: Sequence[str], what: str) -> str | None:
+    if value is not None and value not in choices:
+        raise UsageError(f"{what}={printable(value)!r} is unknown; use one of {', '.join(choices)}")
+    return value
+
+
+def _names(request: Request) -> list[tuple[str, str]]:
+    if request.is_registered:
+        return [(request.target, "")]
+    stem = re.sub(r"[^A-Za-z0-9_.-]", "_", Path(request.target).stem)[:64].lstrip("_.-") or "plugin"
+    command = [sys.executable, "-m", "attest.running.probe", request.text]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    try:
+        probe = subprocess.run(
+            command, capture_output=True, text=True, timeout=PROBE_SECONDS, env=environment, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return [(stem, f"{printable(request.target)}: importing it took over {PROBE_SECONDS} s")]
+    lines = [line for line in probe.stdout.splitlines() if line.startswith("attest-probe ")]
+    if not lines:
+        how = f"signal {-probe.returncode}" if probe.returncode < 0 else f"exit code {probe.returncode}"
+        return [(stem, f"{printable(request.target)}: importing it ended the process ({how})")]
+    answer = json.loads(lines[-1].removeprefix("attest-probe "))
+    if answer["broken"]:
+        return [(stem, answer["broken"])]
+    return [(name, "") for name in answer["names"]]
+
+
+def _label(name: str, options: tuple[tuple[str, str], ...], dtype: str | None) -> str:
+    parts = [name, *([dtype] if dtype else []), *(v for k, v in options if k not in ("dtype", "device"))]
+    label = "-".join(parts)
+    if not NAME_RULE.fullmatch(label):
+        raise UsageError(f"--impl options make the report name {label!r}; use letters, digits, dot, dash, underscore")
+    return label
+
+
+def _check_unique(found: Sequence[Target]) -> None:
+    seen: dict[str, Target] = {}
+    for target in found:
+        if target.label in seen:
+            first, second = printable(seen[target.label].request), printable(target.request)
+            raise UsageError(f"two implementations are named {target.label!r} ({first} and {second}); rename one")
+        seen[target.label] = target
+
+
+def _split(values: Sequence[str]) -> list[str]:
+    return [part.strip() for value in values for part in value.split(",")]
+
+
+def _id(value: str, known: Sequence[str], option: str) -> str:
+    by_lower = {k.lower(): k for k in known}
+    if value.lower() in by_lower:
+        return by_lower[value.lower()]
+    near = difflib.get_close_matches(value, known, 1, 0.3)
+    hint = f"did you mean {near[0]}? " if near else ""
+    raise UsageError(f"{option}={printable(value)!r} is unknown; {hint}see `attest list`")

@@ -1,0 +1,63 @@
+"""The pytest plugin: `pytest --impl=NAME` runs conformance and nothing else. Light until --impl is given."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The short names are unlikely to collide; the rest carry a prefix."""
+    group = parser.getgroup("attest", "conformance of Transformer implementations")
+    add = group.addoption
+    add("--impl", action="append", default=[], metavar="IMPL",
+        help="implementation to judge: a registered name, file.py[:factory] or package.module:factory; "
+        "options follow after a comma (compiled,dtype=bfloat16); repeats")  # fmt: skip
+    add("--milestone", action="append", default=[], metavar="M1", help="only this milestone; repeats")
+    add("--criterion", action="append", default=[], metavar="M1.5", help="only this criterion; repeats")
+    add("--attest-profile", default="standard", metavar="PROFILE", help="quick, standard (default) or deep")
+    add("--attest-device", default="cpu", metavar="DEVICE", help="cpu (default) or cuda")
+    add("--attest-dtype", default=None, metavar="DTYPE", help="judge in this dtype only")
+    add("--attest-seed", default="0", metavar="SEED", help="a number (default 0), or random")
+    add("--attest-reports", default="reports", metavar="DIR", help="where reports go (default: reports)")
+    add("--attest-report", default="", metavar="KINDS", help="also write html; 'none' writes no report")
+    add("--attest-case", default=None, metavar="CASE", help="run this one case, as a report prints it")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_cmdline_main(config: pytest.Config) -> Generator[None, Any, Any]:
+    """One worker by default, so that a plugin that crashes costs only the criterion it was in."""
+    option = config.option
+    if option.impl and config.pluginmanager.hasplugin("xdist"):
+        debugging = option.collectonly or option.usepdb or getattr(option, "trace", False)
+        if option.numprocesses is None and option.dist == "no" and not option.tx and not debugging:
+            option.numprocesses = 1
+        if option.dist in ("loadgroup", "loadscope", "loadfile"):
+            raise pytest.UsageError(f"--dist={option.dist} hangs when a worker dies; use load or worksteal")
+        option.maxworkerrestart = "100000"  # xdist's default drops the rest of a run in silence
+    return (yield)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Plan the run on the controller, read the plan on a worker, and collect only criteria."""
+    if not config.option.impl:
+        for name in ("milestone", "criterion"):
+            if config.getoption(name):
+                raise pytest.UsageError(f"--{name} needs --impl=NAME; see `attest list`")
+        return
+    for name in THREADS:
+        os.environ.setdefault(name, "1")
+    from attest.running.session import Conformance
+
+    conformance = Conformance.on_worker(config) if hasattr(config, "workerinput") else Conformance.plan(config)
+    config.args = [str(conformance.anchor)]
+    config.pluginmanager.register(conformance, "attest-conformance")
+
+
