@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pluggy
 import torch
-from torch import nn
 
-from attest.adapters.torch import TorchComponent, seeded
+from attest.adapters.torch import TorchComponent
 from attest.contract import Array, Config
 
-from . import attention, embedding, layers
-
-
-def component(build: Any, config: Config) -> TorchComponent:
-    """The module that `build` makes from the config and its seed, behind the contract."""
-    with seeded(config.seed, config.device):
-        module: nn.Module = build(config)
-    return TorchComponent(module, config)
+from . import attention, embedding, layers, sampling
+from .component import Clipping, Generator, Optimizer, TransformerComponent, component
+from .model import Transformer
+from .optimisation import LearningRate
+from .training import Loss, Trainer
 
 
 class Eager:
@@ -73,6 +67,38 @@ class Eager:
 
     def decoder(self, config: Config) -> TorchComponent:
         return component(layers.Decoder, config)
+
+    def transformer(self, config: Config) -> TransformerComponent:
+        return component(Transformer, config, TransformerComponent)
+
+    def loss(self, config: Config) -> TorchComponent:
+        return component(Loss, config)
+
+    def learning_rate(self, config: Config) -> LearningRate:
+        return LearningRate(config)
+
+    def clip_gradients(self, config: Config) -> Clipping:
+        return Clipping(config)
+
+    def optimizer(self, config: Config) -> Optimizer:
+        return Optimizer(config)
+
+    def trainer(self, config: Config) -> Trainer:
+        return Trainer(self.transformer(config), config)
+
+    def generate(self, config: Config) -> Generator:
+        return component(Transformer, config, Generator)
+
+    def next_token_distribution(
+        self,
+        logits: Array,
+        temperature: float = 1.0,
+        top_k: int | None = None,
+        top_p: float | None = None,
+    ) -> Array:
+        given = np.asarray(logits)
+        p = sampling.next_token_distribution(torch.tensor(given), temperature, top_k, top_p)
+        return p.numpy().astype(given.dtype)
 
 
 @pluggy.HookimplMarker("attest")

@@ -5,6 +5,7 @@ Shapes: B batch, T queries, S keys, D width.
 
 import math
 from collections.abc import Callable
+from numbers import Integral, Real
 from typing import Any
 
 import torch
@@ -18,11 +19,11 @@ SCHEDULES = ("inverse_sqrt", "cosine")
 
 
 def _whole(value: Any, least: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+    return isinstance(value, Integral) and not isinstance(value, bool) and value >= least
 
 
 def _number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
 
 
 Rule = tuple[Callable[[Any], bool], str]
@@ -41,7 +42,8 @@ _RULES: dict[str, Rule] = {
     **dict.fromkeys(_SIZES, _SIZE),
     **dict.fromkeys(("pad_id", "bos_id", "eos_id", "warmup", "seed"), _INDEX),
     **dict.fromkeys(("dropout", "label_smoothing"), _SHARE),
-    **dict.fromkeys(("norm_eps", "peak_rate", "clip_norm"), _RATE),
+    **dict.fromkeys(("norm_eps", "peak_rate"), _RATE),
+    "clip_norm": (lambda v: v == math.inf or _RATE[0](v), "is not positive; give inf to clip nothing"),
     **dict.fromkeys(("bias", "scale_embeddings", "tie"), _FLAG),
     "floor_rate": (lambda v: _number(v) and v >= 0, "is negative or not a number; give 0 or more"),
     "norm": (lambda v: v in NORMS, f"is unknown; choose one of {', '.join(NORMS)}"),
@@ -52,7 +54,8 @@ _RULES: dict[str, Rule] = {
 LAYER = ("d_model", "num_heads", "inner_width", "dropout", "norm", "norm_eps", "activation", "bias")
 EMBEDDING = ("d_model", "max_len", "dropout", "scale_embeddings", "pad_id")
 SCHEDULE = ("d_model", "schedule", "warmup", "peak_rate", "floor_rate", "total_steps")
-STACKS = ("num_encoder_layers", "num_decoder_layers")
+MODEL = (*LAYER, "num_encoder_layers", "num_decoder_layers", *EMBEDDING, "tie", "seed")
+TRAINING = (*SCHEDULE, "clip_norm", "label_smoothing", "seed")
 IDS = ("source_vocab", "target_vocab", "pad_id", "bos_id", "eos_id")
 
 

@@ -4,6 +4,7 @@ Shapes: B batch, T length (queries), S length of the memory (keys), D width (d_m
 """
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 from attest.contract import Config
 
 from .arguments import LAYER, check_config, check_mask, check_same_batch, check_some, check_width
-from .attention import Linear, MultiHeadAttention, allowed_by_all, causal_mask
+from .attention import Linear, MultiHeadAttention, causal_mask
 
 Sublayer = Callable[[Tensor], Tensor]
 
@@ -106,7 +107,10 @@ class DecoderLayer(Residual):
         self, x: Tensor, memory: Tensor, mask: Tensor | None = None, memory_mask: Tensor | None = None
     ) -> Tensor:
         check_decoder(x, memory, mask, memory_mask, self.d_model)
-        past = allowed_by_all(causal_mask(x.shape[1], x.shape[1], x.device), mask)
+        return self.reading(x, memory, with_past_only(x, mask), memory_mask)
+
+    def reading(self, x: Tensor, memory: Tensor, past: Tensor, memory_mask: Tensor | None) -> Tensor:
+        """The same with a mask that hides the future already, so that a stack makes it once."""
         return self.sublayers(
             x,
             lambda y: self.self_attention(y, y, past)[0],
@@ -131,8 +135,8 @@ class Stack(nn.Module):
             self.add_module(str(i), build(config))
         self.norm = LayerNorm(config) if config.norm == "pre" else nn.Identity()
 
-    def layers(self) -> Iterator[nn.Module]:
-        return (self.get_submodule(str(i)) for i in range(self.depth))
+    def layers(self) -> Iterator[Any]:
+        return (self._modules[str(i)] for i in range(self.depth))
 
 
 class Encoder(Stack):
@@ -158,9 +162,16 @@ class Decoder(Stack):
         self, x: Tensor, memory: Tensor, mask: Tensor | None = None, memory_mask: Tensor | None = None
     ) -> Tensor:
         check_decoder(x, memory, mask, memory_mask, self.d_model)
+        past = with_past_only(x, mask)
         for layer in self.layers():
-            x = layer(x, memory, mask, memory_mask)
+            x = layer.reading(x, memory, past, memory_mask)
         return self.norm(x)
+
+
+def with_past_only(x: Tensor, mask: Tensor | None) -> Tensor:
+    """`mask` with the future of each position of x hidden on top."""
+    past = causal_mask(x.shape[1], x.shape[1], x.device)
+    return past if mask is None else past & mask
 
 
 def check_encoder(x: Tensor, mask: Tensor | None, width: int) -> None:

@@ -1,0 +1,62 @@
+"""From logits to what may come next: temperature, then top-k, then top-p.
+
+Shapes: B rows, V vocabulary.
+"""
+
+import math
+from numbers import Integral, Real
+
+import torch
+from torch import Tensor
+
+GREEDY_BELOW = 1e-6
+
+
+def next_token_distribution(
+    logits: Tensor, temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None
+) -> Tensor:
+    """Probabilities (B, V) in float64. Temperature 0 puts everything on the likeliest token, the first of equals.
+
+    top_k keeps the k likeliest, top_p the smallest set of the likeliest that reaches p: a token stays if the
+    sum before it is below p, so the one that crosses p stays.
+    """
+    check_sampling(temperature, top_k, top_p)
+    _check_logits(logits)
+    logits = logits.double()
+    if temperature < GREEDY_BELOW:
+        return torch.nn.functional.one_hot(logits.argmax(-1), logits.shape[-1]).double()
+    # The maximum goes first, so that a small temperature cannot overflow.
+    scaled = (logits - logits.amax(-1, keepdim=True)) / temperature
+    if top_k is None and top_p is None:
+        return scaled.softmax(-1)
+    ordered, ids = scaled.sort(-1, descending=True, stable=True)
+    if top_k is not None:
+        ordered[:, top_k:] = -math.inf
+    p = ordered.softmax(-1)
+    if top_p is not None and top_p < 1:
+        p = torch.where(p.cumsum(-1) - p < top_p, p, 0.0)
+        p = p / p.sum(-1, keepdim=True)
+    return torch.zeros_like(p).scatter(-1, ids, p)
+
+
+def check_sampling(temperature: float, top_k: int | None, top_p: float | None) -> None:
+    if not _real(temperature) or not math.isfinite(temperature) or temperature < 0:
+        raise ValueError(f"temperature={temperature!r} is not a finite number from 0; give 0 for greedy")
+    if top_k is not None and (not isinstance(top_k, Integral) or isinstance(top_k, bool) or top_k < 1):
+        raise ValueError(f"top_k={top_k!r} is not a positive integer; give None to keep all tokens")
+    if top_p is not None and (not _real(top_p) or not 0 < top_p <= 1):
+        raise ValueError(f"top_p={top_p!r} is outside (0, 1]; give None to keep all tokens")
+
+
+def _real(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def _check_logits(logits: Tensor) -> None:
+    if logits.ndim != 2 or not logits.shape[-1] or not logits.is_floating_point():
+        raise ValueError(f"logits shape={tuple(logits.shape)} is not (B, V); give the last position's logits")
+    best = logits.amax(-1) if logits.shape[0] else logits.new_zeros(1)
+    if not bool(torch.isfinite(best).all()):
+        raise ValueError(
+            "logits=nan or infinite at their maximum give no distribution; look for the cause upstream"
+        )
