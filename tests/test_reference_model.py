@@ -219,6 +219,17 @@ def test_a_reordered_state_continues_its_rows_and_the_end_of_the_table_is_refuse
         m.step(state, np.full((4, 6), 3))
 
 
+def test_a_state_stepped_twice_gives_each_continuation_its_own_past():
+    m = model()
+    _, state = m.step(m.start(SOURCE), TARGET[:, :2])
+    _, one = m.step(state, np.full((3, 1), 3))
+    m.step(state, np.full((3, 1), 5))
+    logits, _ = m.step(one, np.full((3, 1), 4))
+    tail = np.tile([3, 4], (3, 1))
+    full = m(source=SOURCE, target=np.concatenate([TARGET[:, :2], tail], axis=1))["logits"]
+    np.testing.assert_allclose(logits[:, 0], full[:, 3], rtol=1e-12, atol=1e-11)
+
+
 def generator(config=TINY, seed=1):
     built = REFERENCE.generate(config)
     built.load(parameters(config, seed))

@@ -14,12 +14,42 @@ from attest.reference.scope import Scope
 from attest.reference.tape import Array, Var, leaf
 
 
+@dataclass
+class Room:
+    """An array (B, H, capacity, d) of which the first `taken` tokens are in use."""
+
+    array: Array
+    taken: int
+
+
+class Kept:
+    """Keys or values (B, H, t, d) with room behind them, so that a step need not copy the past."""
+
+    __slots__ = ("array", "room")
+
+    def __init__(self, array: Array, room: Room | None = None) -> None:
+        self.array, self.room = array, room
+
+    def appended(self, new: Array) -> Kept:
+        """Behind the last token; a second continuation of the same tokens gets a copy of its own."""
+        start = self.array.shape[2]
+        stop = start + new.shape[2]
+        room = self.room
+        if room is None or room.taken != start or room.array.shape[2] < stop:
+            B, H, _, d = new.shape
+            room = Room(np.empty((B, H, 2 * stop + 14, d)), start)
+            room.array[:, :, :start] = self.array
+        room.array[:, :, start:stop] = new
+        room.taken = stop
+        return Kept(room.array[:, :, :stop], room)
+
+
 @dataclass(frozen=True)
 class LayerCache:
     """One decoder layer: its own keys and values (B, H, t, d), and those of the memory (B, H, S, d)."""
 
-    keys: Array
-    values: Array
+    keys: Kept
+    values: Kept
     memory_keys: Array
     memory_values: Array
 
@@ -55,7 +85,7 @@ class CacheFormulas(ModelFormulas):
         """No tokens yet; the memory's keys and values never change."""
         k, v = self.keys_and_values(memory, p.at("cross_attention"))
         B, H, _, d = k.shape
-        return LayerCache(np.zeros((B, H, 0, d)), np.zeros((B, H, 0, d)), k.value, v.value)
+        return LayerCache(Kept(np.zeros((B, H, 0, d))), Kept(np.zeros((B, H, 0, d))), k.value, v.value)
 
     def check_room(self, state: State, new: int) -> None:
         if state.length + new > self.config.max_len:
@@ -68,14 +98,15 @@ class CacheFormulas(ModelFormulas):
         """The position of the first new token."""
         return state.length
 
-    def append(self, held: Array, new: Array, axis: int) -> Array:
-        return np.concatenate([held, new], axis=axis)
+    def append(self, held: Kept, new: Array) -> Kept:
+        """Keys or values (B, H, n, d) of the new tokens behind those of the old ones."""
+        return held.appended(new)
 
     def step(self, state: State, tokens: Array, p: Scope) -> tuple[Var, State]:
         """Logits (B, n, V) of the new tokens, and the state that includes them."""
         self.check_room(state, tokens.shape[1])
         x = self.target_input(tokens, p, self.offset(state))
-        allowed = self.append(state.allowed, self.target_mask(tokens), axis=2)
+        allowed = np.concatenate([state.allowed, self.target_mask(tokens)], axis=2)
         layers = []
         for i, held in enumerate(state.layers):
             scope = self.layer_scope(p.at("decoder"), i)
@@ -97,7 +128,7 @@ class CacheFormulas(ModelFormulas):
 
         def attend_to_past(y: Var) -> Var:
             grown.append(self.grow(held, y, p.at("self_attention")))
-            k, v = leaf(grown[-1].keys), leaf(grown[-1].values)
+            k, v = leaf(grown[-1].keys.array), leaf(grown[-1].values.array)
             return self.attend(y, k, v, p.at("self_attention"), allowed, causal=True)["output"]
 
         def attend_to_memory(y: Var) -> Var:
@@ -112,9 +143,7 @@ class CacheFormulas(ModelFormulas):
     def grow(self, held: LayerCache, y: Var, p: Scope) -> LayerCache:
         """The keys and values of the new tokens, behind the old ones."""
         k, v = self.keys_and_values(y, p)
-        return replace(
-            held, keys=self.append(held.keys, k.value, 2), values=self.append(held.values, v.value, 2)
-        )
+        return replace(held, keys=self.append(held.keys, k.value), values=self.append(held.values, v.value))
 
     def reorder(self, state: State, rows: Array) -> State:
         """Row i of the result is row rows[i]; rows may repeat, drop and grow."""
@@ -123,5 +152,8 @@ class CacheFormulas(ModelFormulas):
 
     def reorder_layer(self, layer: LayerCache, rows: Array) -> LayerCache:
         return LayerCache(
-            layer.keys[rows], layer.values[rows], layer.memory_keys[rows], layer.memory_values[rows]
+            Kept(layer.keys.array[rows]),
+            Kept(layer.values.array[rows]),
+            layer.memory_keys[rows],
+            layer.memory_values[rows],
         )

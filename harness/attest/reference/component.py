@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from attest.contract import Arrays, Config, Gradients, float_dtype
+from attest.parameters import Shapes
 from attest.reference.formulas import Formulas
 from attest.reference.initial import initial_parameters
 from attest.reference.operations import FLOATING, Outputs, parameter_shapes, run
@@ -36,7 +37,11 @@ class ReferenceComponent(InputRules, ConfigRules):
         return self._values
 
     def initial(self) -> dict[str, Array]:
-        return initial_parameters(self.operation, self.config)
+        return initial_parameters(self.operation, self.config, self.shapes())
+
+    def shapes(self) -> Shapes:
+        """Canonical names and shapes of what this component learns."""
+        return parameter_shapes(self.operation, self.config)
 
     def __call__(self, **inputs: Any) -> dict[str, Array]:
         given = self.accept(inputs)
@@ -81,16 +86,11 @@ class ReferenceComponent(InputRules, ConfigRules):
         return {name: value.copy() for name, value in self.values.items()}
 
     def load(self, parameters: Arrays) -> None:
-        missing = self.parameter_names() - set(parameters)
+        missing = self.shapes().keys() - set(parameters)
         if missing:
             raise ValueError(f"parameters lack {min(missing)!r}; give every name that parameters() returns")
         self._scope = None
-        self._values = {
-            name: np.array(parameters[name], dtype=self.dtype) for name in sorted(self.parameter_names())
-        }
-
-    def parameter_names(self) -> set[str]:
-        return set(parameter_shapes(self.operation, self.config))
+        self._values = {name: np.array(parameters[name], dtype=self.dtype) for name in self.shapes()}
 
     def buffers(self) -> dict[str, Array]:
         if "max_len" not in self.reads:

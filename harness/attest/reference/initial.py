@@ -7,15 +7,15 @@ import math
 import numpy as np
 
 from attest.contract import Config, float_dtype
+from attest.parameters import Shapes
 from attest.reference.operations import parameter_shapes
 from attest.reference.tape import Array
 
 
-def initial_parameters(operation: str, config: Config) -> dict[str, Array]:
+def initial_parameters(operation: str, config: Config, named: Shapes) -> dict[str, Array]:
     """Xavier-uniform weights, zero biases, norms 1 and 0, embeddings N(0, 1/D) with a zero pad row."""
     rng = np.random.default_rng([config.seed, 1])
     dtype = float_dtype(config.dtype)
-    named = parameter_shapes(operation, config)
     return {
         name: _initial(operation, name, shape, config, rng).astype(dtype) for name, shape in named.items()
     }

@@ -132,6 +132,12 @@ def relu(a: Var) -> Var:
     return node(np.where(positive, a.value, 0.0), (a,), lambda g: (np.where(positive, g, 0.0),), variance)
 
 
+def elementwise(a: Var, value: Array, slope: Array) -> Var:
+    """Any function applied element by element, given its values and its derivative at `a`."""
+    variance = variance_of(a) * slope * slope + (a.eps * value) ** 2 if a.eps else None
+    return node(value, (a,), lambda g: (g * slope,), variance)
+
+
 def erf(x: Array) -> Array:
     """The error function of the C library, elementwise."""
     flat = np.fromiter(map(math.erf, x.ravel().tolist()), dtype=np.float64, count=x.size)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from attest.contract import Arrays, Config, float_dtype
+from attest.parameters import shapes
 from attest.reference.component import ReferenceComponent
 from attest.reference.formulas import Formulas
 from attest.reference.initial import initial_parameters
@@ -49,7 +50,7 @@ class ReferenceOptimizer:
 
     def parameters(self) -> dict[str, Array]:
         if self._config is not None:
-            self.load(initial_parameters("transformer", self._config))
+            self.load(initial_parameters("transformer", self._config, shapes("transformer", self._config)))
         return {name: value.copy() for name, value in self.values.items()}
 
     def load(self, parameters: Arrays) -> None:
