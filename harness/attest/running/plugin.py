@@ -34,7 +34,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_cmdline_main(config: pytest.Config) -> Generator[None, Any, Any]:
     """One worker by default, so that a plugin that crashes costs only the criterion it was in."""
     option = config.option
-    if option.impl and config.pluginmanager.hasplugin("xdist"):
+    if option.impl and config.pluginmanager.hasplugin("xdist") and not hasattr(config, "workerinput"):
         debugging = option.collectonly or option.usepdb or getattr(option, "trace", False)
         if option.numprocesses is None and option.dist == "no" and not option.tx and not debugging:
             option.numprocesses = 1
