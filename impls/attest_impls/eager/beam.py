@@ -1,8 +1,8 @@
 """Beam search: W hypotheses per source, advanced together.
 
 Each step takes the 2W best continuations by summed log-probability. One that ends in EOS is finished if it is
-among the first W and dropped otherwise; the first W others live on. A source is done when W are finished; what
-still lives at max_len counts as finished. score = log-probability / ((5 + n) / 6)^alpha for n tokens.
+among the first W and dropped otherwise; the first W others live on. A source is done when W are finished;
+what still lives at max_len counts as finished. score = log-probability / ((5 + n) / 6)^alpha for n tokens.
 
 Shapes: B batch, W width, C = 2W candidates, L tokens, V vocabulary.
 """
@@ -45,7 +45,7 @@ class Hypotheses:
 def beam_search(
     model: Transformer, source: Tensor, max_len: int, width: int, num_results: int, alpha: float
 ) -> tuple[Tensor, Tensor]:
-    """tokens (B, K, L), scores (B, K), best first; a result that does not exist is padding with score -inf."""
+    """tokens (B, K, L), scores (B, K), best first; a result that does not exist is padding scored -inf."""
     config, (B, device) = model.config, (source.shape[0], source.device)
     row = torch.arange(B, device=device).unsqueeze(1)  # (B, 1)
     empty = Hypotheses(
@@ -75,7 +75,8 @@ def beam_search(
             state = reorder(state, (row * width + parent.gather(1, survivors)).flatten(), same_source=True)
     still_open = (count < width).expand(B, width)
     results = finished.joined(live.where(still_open, 1 / _penalty(n, alpha))).best(num_results)
-    return results.tokens[:, :, : _longest(results.tokens, config.pad_id)], results.scores
+    tokens = torch.where(results.scores.unsqueeze(-1) > NEVER, results.tokens, config.pad_id)
+    return tokens[:, :, : _longest(tokens, config.pad_id)], results.scores
 
 
 def _continuations(logits: Tensor, live: Hypotheses, n: int) -> tuple[Tensor, Hypotheses]:

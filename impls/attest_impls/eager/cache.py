@@ -50,8 +50,6 @@ def step(model: Transformer, state: State, tokens: Tensor) -> tuple[Tensor, Stat
     _check_fresh(state)
     check_ids("tokens", tokens, model.config.target_vocab)
     _check_room(state, tokens)
-    if state.target_seen is not None or bool((tokens == model.config.pad_id).any()):
-        state = replace(state, target_seen=_with_padding(model, state, tokens))
     return advance(model, state, tokens)
 
 
@@ -59,14 +57,15 @@ def advance(model: Transformer, state: State, tokens: Tensor) -> tuple[Tensor, S
     """The same for tokens known to be good: what the search loops call."""
     end = state.length + tokens.shape[1]
     allowed = None if tokens.shape[1] == 1 else causal_mask(tokens.shape[1], end, tokens.device)
-    if state.target_seen is not None:
-        seen = state.target_seen[..., :end]
+    target_seen = _with_padding(model, state, tokens)
+    if target_seen is not None:
+        seen = target_seen[..., :end]
         allowed = seen if allowed is None else seen & allowed
     x = model.target_embedding.at(tokens, state.length)
     for i, layer in enumerate(model.decoder.layers()):
         x = _cached_layer(layer, x, state, i, allowed)
     state.spent = True
-    grown = replace(state, length=end, spent=False)
+    grown = replace(state, target_seen=target_seen, length=end, spent=False)
     return model.projection(model.decoder.norm(x)), grown
 
 
@@ -108,10 +107,12 @@ def _select(mask: Tensor | None, rows: Tensor) -> Tensor | None:
     return None if mask is None else mask.index_select(0, rows)
 
 
-def _with_padding(model: Transformer, state: State, tokens: Tensor) -> Tensor:
-    """Which of the tokens so far may be seen."""
+def _with_padding(model: Transformer, state: State, tokens: Tensor) -> Tensor | None:
+    """Which of the tokens so far may be seen; None as long as all of them may."""
     seen = state.target_seen
     if seen is None:
+        if not bool((tokens == model.config.pad_id).any()):
+            return None
         seen = tokens.new_ones(state.rows, 1, 1, state.capacity, dtype=torch.bool)
     end = state.length + tokens.shape[1]
     seen[:, 0, 0, state.length : end] = tokens != model.config.pad_id

@@ -70,8 +70,7 @@ def walk(
         token = _likeliest(logits) if draw is None else _drawn(logits, draw, **options)
         log_probability = logits.double().log_softmax(-1).gather(-1, token)
         scores += torch.where(ended, 0.0, log_probability)
-        token = torch.where(ended, config.pad_id, token)
-        written[:, n] = token[:, 0]
+        written[:, n] = torch.where(ended, config.pad_id, token)[:, 0]
         ended = ended | (token == config.eos_id)
         if bool(ended.all()):
             break

@@ -15,7 +15,7 @@ GREEDY_BELOW = 1e-6
 def next_token_distribution(
     logits: Tensor, temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None
 ) -> Tensor:
-    """Probabilities (B, V) in float64. Temperature 0 puts everything on the likeliest token, the first of equals.
+    """Probabilities (B, V) in float64. Temperature 0 leaves the likeliest token alone, the first of equals.
 
     top_k keeps the k likeliest, top_p the smallest set of the likeliest that reaches p: a token stays if the
     sum before it is below p, so the one that crosses p stays.
@@ -29,7 +29,7 @@ def next_token_distribution(
     scaled = (logits - logits.amax(-1, keepdim=True)) / temperature
     if top_k is None and top_p is None:
         return scaled.softmax(-1)
-    ordered, ids = scaled.sort(-1, descending=True, stable=True)
+    ordered, ids = scaled.sort(dim=-1, descending=True, stable=True)
     if top_k is not None:
         ordered[:, top_k:] = -math.inf
     p = ordered.softmax(-1)
