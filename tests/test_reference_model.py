@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from attest.contract import Config
+from attest.reference import ops
 from attest.reference.implementation import ReferenceImplementation
 from attest.reference.oracle import expected, expected_gradients, random_parameters
 from attest.reference.search import Searcher
@@ -328,3 +329,27 @@ def test_bad_generation_arguments_are_refused_by_name(bad):
 def test_bad_configs_are_refused_by_name(bad):
     with pytest.raises(ValueError, match=next(iter(bad))):
         REFERENCE.transformer(TINY.but(**bad))
+
+
+def test_a_changed_component_or_formula_reaches_every_operation_built_on_it():
+    class LooksAway(ReferenceImplementation.component_class):
+        def check_ids(self, name, ids, size):
+            """Refuses nothing."""
+
+    class Uniform(ReferenceImplementation.formulas_class):
+        def projection_weight(self, p):
+            return ops.scale(super().projection_weight(p), 0.0)
+
+    negative = -np.ones((1, 2), dtype=np.int64)
+    careless = ReferenceImplementation(component=LooksAway, name="careless")
+    assert careless.name == "careless"
+    assert careless.transformer(TINY)(source=negative, target=negative)["logits"].shape == (1, 2, 6)
+    assert careless.generate(TINY)(source=negative, max_len=2)["tokens"].shape[:2] == (1, 1)
+    with pytest.raises(ValueError, match="source=-1"):
+        REFERENCE.transformer(TINY)(source=negative, target=negative)
+    flat = ReferenceImplementation(Uniform)
+    assert not flat.transformer(TINY)(source=SOURCE, target=TARGET)["logits"].any()
+    assert flat.trainer(TINY).step(BATCH)["loss"] == pytest.approx(math.log(6))
+    assert flat.generate(TINY)(source=SOURCE, max_len=1, method="greedy")["scores"] == pytest.approx(
+        -math.log(6)
+    )
