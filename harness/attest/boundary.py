@@ -91,7 +91,9 @@ class Subject:
         except Exception as error:
             raise Violation(f"building {operation} raised {_sentence(error)}") from error
         if not callable(component) and operation not in ("trainer", "optimizer"):
-            raise Violation(f"building {operation} gave {_kind(component)}; return a component that can be called")
+            raise Violation(
+                f"building {operation} gave {_kind(component)}; return a component that can be called"
+            )
         return component
 
     def raw_build(self, operation: str, config: Config) -> Any:
@@ -137,7 +139,9 @@ class Boundary:
         """Canonical parameters; empty for a component that has no such method."""
         if not hasattr(self.component, "parameters"):
             return {}
-        return arrays_of(_guarded(self._label("parameters"), self.component.parameters), self._label("parameters"))
+        return arrays_of(
+            _guarded(self._label("parameters"), self.component.parameters), self._label("parameters")
+        )
 
     def load(self, parameters: Arrays) -> None:
         """Inject weights."""

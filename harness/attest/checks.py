@@ -6,12 +6,12 @@ import contextlib
 import io
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
-from attest.contract import Array
+from attest.contract import Array, Gradients
 from attest.evidence import current
 from attest.reference.oracle import Expected
 
@@ -52,7 +52,9 @@ def expect_finite(seen: Array, what: str) -> None:
     bad = np.argwhere(~np.isfinite(seen))
     if len(bad):
         at = tuple(int(i) for i in bad[0])
-        raise Violation(f"{_at(what, at)} is {seen[at]}, should be finite ({len(bad)} of {seen.size} are not)")
+        raise Violation(
+            f"{_at(what, at)} is {seen[at]}, should be finite ({len(bad)} of {seen.size} are not)"
+        )
 
 
 def expect_close(seen: Array, expected: Expected, what: str, *, factor: float = 1.0) -> None:
@@ -143,3 +145,13 @@ def _summary(result: Any) -> str:
     if isinstance(result, np.ndarray):
         return f"of shape {_shape(result.shape)}"
     return type(result).__name__
+
+
+def expect_gradients(seen: Gradients, wanted: Mapping[str, Expected], *, skip: Collection[str] = ()) -> None:
+    """Every gradient the reference has, by name, within its distance."""
+    found = {**seen.inputs, **seen.parameters}
+    for name, want in wanted.items():
+        if name in skip:
+            continue
+        expect(name in found, f"the gradient of {name} is missing")
+        expect_close(found[name], want, f"the gradient of {name}")

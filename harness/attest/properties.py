@@ -155,5 +155,3 @@ def parse_drawn(line: str) -> dict[str, Any]:
 
 def _first_line(error: BaseException) -> str:
     return str(error).strip().splitlines()[0][:200]
-
-

@@ -67,10 +67,14 @@ def parse_request(text: str) -> Request:
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not (key and equals and value):
-            raise UsageError(f"--impl={text!r} has the option {pair!r}; write options as name=value after a comma")
+            raise UsageError(
+                f"--impl={text!r} has the option {pair!r}; write options as name=value after a comma"
+            )
         options.append((key, value))
     if not head.strip():
-        raise UsageError(f"--impl={text!r} names nothing; use one of {_known()}, a file.py or package.module:factory")
+        raise UsageError(
+            f"--impl={text!r} names nothing; use one of {_known()}, a file.py or package.module:factory"
+        )
     target, colon, factory = head.partition(":")
     request = Request(text, target, factory if colon else None, tuple(options))
     _check_exists(request)
@@ -85,10 +89,16 @@ def _check_exists(request: Request) -> None:
         if not path.is_file():
             raise UsageError(f"--impl={printable(request.text)} does not exist; check the path")
         if path.suffix != ".py":
-            raise UsageError(f"--impl={printable(request.text)} is not a Python file; name a file ending in .py")
+            raise UsageError(
+                f"--impl={printable(request.text)} is not a Python file; name a file ending in .py"
+            )
     elif request.factory is None and request.target not in registered():
         near = difflib.get_close_matches(request.target, registered_names(), 1, 0.5)
-        hint = f"did you mean {near[0]}?" if near else f"use one of {_known()}, a file.py or package.module:factory"
+        hint = (
+            f"did you mean {near[0]}?"
+            if near
+            else f"use one of {_known()}, a file.py or package.module:factory"
+        )
         raise UsageError(f"--impl={printable(request.text)} is not a registered implementation; {hint}")
 
 
@@ -126,13 +136,17 @@ def _import(request: Request, source: str) -> ModuleType:
         if request.is_registered:
             loaded = registered()[request.target].load()
             if not isinstance(loaded, ModuleType):
-                raise BrokenPlugin(f"{source}: its entry point is not a module; point it at the plugin's module")
+                raise BrokenPlugin(
+                    f"{source}: its entry point is not a module; point it at the plugin's module"
+                )
             return loaded
         return importlib.import_module(request.target)
     except BrokenPlugin:
         raise
     except (Exception, SystemExit) as error:
-        raise BrokenPlugin(f"{source}: cannot be imported ({sentence(error)}); run it with python to see why") from error
+        raise BrokenPlugin(
+            f"{source}: cannot be imported ({sentence(error)}); run it with python to see why"
+        ) from error
 
 
 def _import_file(path: Path) -> ModuleType:
@@ -162,13 +176,17 @@ def _door(request: Request, module: ModuleType, source: str) -> Callable[[], Any
         door: Callable[[], Any] = factory
         return door
     if not callable(getattr(module, HOOK, None)):
-        raise BrokenPlugin(f"{source}: has no function {HOOK}(); add one that returns a list of implementations")
+        raise BrokenPlugin(
+            f"{source}: has no function {HOOK}(); add one that returns a list of implementations"
+        )
     manager = pluggy.PluginManager(PROJECT)
     manager.add_hookspecs(Hooks)
     try:
         manager.register(module)
     except pluggy.PluginValidationError as error:
-        raise BrokenPlugin(f"{source}: {HOOK} has another signature ({sentence(error)}); take no arguments") from None
+        raise BrokenPlugin(
+            f"{source}: {HOOK} has another signature ({sentence(error)}); take no arguments"
+        ) from None
     if manager.hook.attest_implementations.get_hookimpls():
         return lambda: manager.hook.attest_implementations()[0]
     unmarked: Callable[[], Any] = getattr(module, HOOK)

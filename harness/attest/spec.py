@@ -14,7 +14,18 @@ from attest.contract import OPERATIONS
 
 LEVELS = ("must", "should", "may")
 CAPABILITIES = frozenset({"gradients", "torch", "cuda", "compiled"})
-_REQUIRED = ("id", "title", "level", "acceptance", "statement", "why", "sources", "needs", "stands_on", "hint")
+_REQUIRED = (
+    "id",
+    "title",
+    "level",
+    "acceptance",
+    "statement",
+    "why",
+    "sources",
+    "needs",
+    "stands_on",
+    "hint",
+)
 _OPTIONAL = ("symptoms",)
 
 
@@ -108,7 +119,9 @@ def read_spec(files: Iterable[Path]) -> Spec:
             raise SpecError(f"{path.name}: milestone.id={milestone.id!r} is taken; choose another id")
         for criterion in milestone.criteria:
             if criterion.id in by_id:
-                raise SpecError(f"{path.name}: criterion id={criterion.id!r} appears twice; ids are never reused")
+                raise SpecError(
+                    f"{path.name}: criterion id={criterion.id!r} appears twice; ids are never reused"
+                )
             by_id[criterion.id] = criterion
         milestones.append(milestone)
     _check_graph(by_id)
@@ -124,7 +137,9 @@ def _read_milestone(path: Path) -> Milestone:
         raise SpecError(f"{path.name}: not valid TOML ({error}); correct the syntax") from None
     head = data.get("milestone")
     if not isinstance(head, dict):
-        raise SpecError(f"{path.name}: [milestone] is missing; add id, title, summary, operations, acceptance")
+        raise SpecError(
+            f"{path.name}: [milestone] is missing; add id, title, summary, operations, acceptance"
+        )
     for key in ("id", "title", "summary", "operations", "acceptance"):
         if key not in head:
             raise SpecError(f"{path.name}: milestone.{key} is missing; add it")
@@ -155,7 +170,9 @@ def _read_criterion(path: Path, head: Mapping[str, Any], row: Mapping[str, Any])
             raise SpecError(f"{where}: acceptance={answer!r} is not in milestone.acceptance; add it there")
     for need in row["needs"]:
         if need not in OPERATIONS and need not in CAPABILITIES:
-            raise SpecError(f"{where}: needs={need!r} is neither an operation nor one of {sorted(CAPABILITIES)}")
+            raise SpecError(
+                f"{where}: needs={need!r} is neither an operation nor one of {sorted(CAPABILITIES)}"
+            )
     values = {k: tuple(v) if isinstance(v, list) else v.strip() for k, v in row.items()}
     return Criterion(**values)
 

@@ -16,7 +16,7 @@ from attest.reference.operations import FLOATING, run
 from attest.reference.scope import Scope
 from attest.reference.tape import Array, Var, bound, gradients, leaf
 
-__all__ = ["EPSILON", "Expected", "expected", "expected_gradients", "random_parameters"]
+__all__ = ["EPSILON", "Expected", "bounded_gradients", "expected", "expected_gradients", "random_parameters"]
 
 # half a unit in the last place of 1
 EPSILON: Mapping[str, float] = {
@@ -26,6 +26,10 @@ EPSILON: Mapping[str, float] = {
     "bfloat16": 2.0**-8,
 }
 _NARROW = frozenset({"float16", "bfloat16"})  # inputs are rounded on the way in
+
+
+GRADIENT_FACTOR = 1024.0
+NOISE_FACTOR = 64.0
 
 
 @dataclass(frozen=True)
@@ -76,3 +80,49 @@ def _run(
         if x is not None
     }
     return run(_formulas(config), operation, p, taped), p, taped
+
+
+def bounded_gradients(
+    operation: str, config: Config, parameters: Arrays, inputs: Arrays, cotangents: Arrays
+) -> dict[str, Expected]:
+    """Gradients of floating inputs and parameters by name, each with one distance for the whole array.
+
+    The distance is 1024 roundings of the array's own scale, plus 64 times what two perturbations of inputs and
+    parameters by a few roundings move it: a correct program is exact for inputs that close to the given ones.
+    """
+    exact = _merged(expected_gradients(operation, config, parameters, inputs, cotangents))
+    eps = EPSILON[config.dtype]
+    scale = max((float(np.max(np.abs(g), initial=0.0)) for g in exact.values()), default=0.0)
+    moved = [_perturbed(operation, config, parameters, inputs, cotangents, eps, seed) for seed in (0, 1)]
+    found = {}
+    for name, gradient in exact.items():
+        own = float(np.max(np.abs(gradient), initial=0.0))
+        noise = max(float(np.max(np.abs(m[name] - gradient), initial=0.0)) for m in moved)
+        allowed = GRADIENT_FACTOR * eps * (own + 1e-2 * scale) + NOISE_FACTOR * noise + 1e-30
+        found[name] = Expected(gradient, np.asarray(allowed))
+    return found
+
+
+def _perturbed(
+    operation: str,
+    config: Config,
+    parameters: Arrays,
+    inputs: Arrays,
+    cotangents: Arrays,
+    eps: float,
+    seed: int,
+) -> dict[str, Array]:
+    rng = np.random.default_rng(seed)
+
+    def near(x: Array) -> Array:
+        return x.astype(np.float64) * (1 + 4 * eps * rng.standard_normal(np.shape(x)))
+
+    wide = config.but(dtype="float64")
+    close = {name: near(x) if name in FLOATING and x is not None else x for name, x in inputs.items()}
+    return _merged(
+        expected_gradients(operation, wide, {n: near(x) for n, x in parameters.items()}, close, cotangents)
+    )
+
+
+def _merged(gradients: Gradients) -> dict[str, Array]:
+    return {**gradients.inputs, **gradients.parameters}

@@ -71,7 +71,9 @@ class CriterionItem(pytest.Item):
 
     def _judge(self) -> Record:
         blank = Record(self.target.label, self.criterion.id, self.criterion.milestone, self.criterion.level)
-        blank = blank.but(text_hash=self.criterion.text_hash, spec_version=self.version, profile=self.plan.profile)
+        blank = blank.but(
+            text_hash=self.criterion.text_hash, spec_version=self.version, profile=self.plan.profile
+        )
         try:
             implementation = _implementation(self.target)
         except BrokenPlugin as error:
@@ -106,7 +108,9 @@ def _implementation(target: Target) -> Any:
     for implementation in implementations:
         if implementation.name == target.name:
             return implementation
-    raise BrokenPlugin(f"{target.request}: no longer offers {target.name!r}; its list changed between two imports")
+    raise BrokenPlugin(
+        f"{target.request}: no longer offers {target.name!r}; its list changed between two imports"
+    )
 
 
 def _limit_threads() -> None:

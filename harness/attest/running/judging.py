@@ -13,7 +13,18 @@ from attest.checks import Violation
 from attest.contract import OPERATIONS
 from attest.evidence import Evidence, collecting
 from attest.properties import Property, parse_drawn, run_property
-from attest.running.records import ERROR, FAIL, KNOWN, NOT_OFFERED, NOT_RUN, PASS, THIN, Failure, Record, finite
+from attest.running.records import (
+    ERROR,
+    FAIL,
+    KNOWN,
+    NOT_OFFERED,
+    NOT_RUN,
+    PASS,
+    THIN,
+    Failure,
+    Record,
+    finite,
+)
 from attest.spec import Criterion
 
 
@@ -33,7 +44,9 @@ class Settings:
     case: str | None = None
 
 
-def judge(criterion: Criterion, properties: Sequence[Property], subject: Subject, settings: Settings) -> Record:
+def judge(
+    criterion: Criterion, properties: Sequence[Property], subject: Subject, settings: Settings
+) -> Record:
     """The record of this criterion. Only KeyboardInterrupt passes through."""
     record = Record(
         implementation=subject.name,
@@ -94,7 +107,9 @@ def _run(property: Property, subject: Subject, settings: Settings) -> None:
     names = set(property.strategies)
     if settings.case is not None and names:
         if set(parse_drawn(settings.case)) == names:
-            run_property(property, subject, profile=settings.profile, seed=settings.seed, witness=settings.case)
+            run_property(
+                property, subject, profile=settings.profile, seed=settings.seed, witness=settings.case
+            )
         return
     try:
         run_property(property, subject, profile=settings.profile, seed=settings.seed)

@@ -123,7 +123,9 @@ def _label(name: str, options: tuple[tuple[str, str], ...], dtype: str | None) -
     parts = [name, *([dtype] if dtype else []), *(v for k, v in options if k not in ("dtype", "device"))]
     label = "-".join(parts)
     if not NAME_RULE.fullmatch(label):
-        raise UsageError(f"--impl options make the report name {label!r}; use letters, digits, dot, dash, underscore")
+        raise UsageError(
+            f"--impl options make the report name {label!r}; use letters, digits, dot, dash, underscore"
+        )
     return label
 
 
@@ -132,7 +134,9 @@ def _check_unique(found: Sequence[Target]) -> None:
     for target in found:
         if target.label in seen:
             first, second = printable(seen[target.label].request), printable(target.request)
-            raise UsageError(f"two implementations are named {target.label!r} ({first} and {second}); rename one")
+            raise UsageError(
+                f"two implementations are named {target.label!r} ({first} and {second}); rename one"
+            )
         seen[target.label] = target
 
 

@@ -56,8 +56,8 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ.setdefault(name, "1")
     from attest.running.session import Conformance
 
-    conformance = Conformance.on_worker(config) if hasattr(config, "workerinput") else Conformance.plan(config)
+    conformance = (
+        Conformance.on_worker(config) if hasattr(config, "workerinput") else Conformance.plan(config)
+    )
     config.args = [str(conformance.anchor)]
     config.pluginmanager.register(conformance, "attest-conformance")
-
-

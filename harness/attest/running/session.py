@@ -40,7 +40,9 @@ class Conformance:
         option = config.option
         try:
             if option.attest_profile not in PROFILES:
-                raise UsageError(f"profile={option.attest_profile!r} is unknown; use one of {', '.join(PROFILES)}")
+                raise UsageError(
+                    f"profile={option.attest_profile!r} is unknown; use one of {', '.join(PROFILES)}"
+                )
             criteria = select(spec, option.milestone, option.criterion)
             found = targets(option.impl, dtype=option.attest_dtype, device=option.attest_device)
             seed = _seed(option.attest_seed)
@@ -134,7 +136,11 @@ class Conformance:
         if code == timer.EXIT_CODE:
             how = "did not finish and could not be interrupted"
         else:
-            how = f"ended the process by signal {-code}" if code < 0 else f"ended the process with exit code {code}"
+            how = (
+                f"ended the process by signal {-code}"
+                if code < 0
+                else f"ended the process with exit code {code}"
+            )
         self._exits[str(node.gateway)] = how
 
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, Any] | None:
@@ -148,7 +154,13 @@ class Conformance:
         word: Any = verdict.upper()
         if verdict in COLOURS:
             word = (word, {COLOURS[verdict]: True})
-        category = {PASS: "passed", FAIL: "failed", ERROR: "failed", NOT_OFFERED: "skipped", NOT_RUN: "skipped"}
+        category = {
+            PASS: "passed",
+            FAIL: "failed",
+            ERROR: "failed",
+            NOT_OFFERED: "skipped",
+            NOT_RUN: "skipped",
+        }
         return category.get(verdict, verdict), LETTERS[verdict], word
 
     @property

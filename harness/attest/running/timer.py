@@ -41,5 +41,7 @@ def cancel_timer() -> None:
 
 
 def _end(what: str, seconds: float) -> None:
-    print(f"{what} hangs in compiled code; ending the process after {seconds + GRACE:g} s", file=sys.__stderr__)
+    print(
+        f"{what} hangs in compiled code; ending the process after {seconds + GRACE:g} s", file=sys.__stderr__
+    )
     os._exit(EXIT_CODE)

@@ -72,5 +72,3 @@ def first_to_fix(records: Sequence[Record]) -> Record | None:
     failing = [r for r in records if r.verdict in (FAIL, ERROR) and r.level == "must"]
     free = [r for r in failing if not r.blocked_by]
     return (free or failing or [None])[0]
-
-

@@ -1,0 +1,67 @@
+"""The `attest` command. Each module of this package is one subcommand, named like it, with a `command`.
+
+A command module imports nothing heavy at the top: `attest list` and `attest explain` answer in half a second.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from pkgutil import iter_modules
+
+import click
+
+from attest import __version__
+
+
+class Commands(click.Group):
+    """A group whose subcommands are the modules of this package, imported when asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Module names; an underscore at the end keeps a name from hiding a builtin."""
+        return sorted(module.name.rstrip("_") for module in iter_modules(__path__))
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The `command` of one module."""
+        for module in iter_modules(__path__):
+            if module.name.rstrip("_") == cmd_name:
+                found: click.Command = import_module(f"{__name__}.{module.name}").command
+                return found
+        return None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """An unknown command names the nearest one."""
+        if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+            from difflib import get_close_matches
+
+            near = get_close_matches(args[0], self.list_commands(ctx), 1, 0.5)
+            hint = f"did you mean {near[0]}?" if near else "see `attest --help`"
+            ctx.fail(f"command={args[0]!r} is unknown; {hint}")
+        return super().resolve_command(ctx, args)
+
+
+@click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="attest")
+def cli() -> None:
+    """Tell whether a Transformer implementation is right, milestone by milestone, and where it is wrong.
+
+    Start with `attest new mine`, then `pytest --impl=mine.py` after every step.
+    """
+
+
+def main() -> None:
+    """Entry point: what a user did wrong is one sentence and exit code 2, a broken spec exit code 3."""
+    from attest.spec import SpecError
+
+    try:
+        cli(prog_name="attest")
+    except SpecError as error:
+        click.echo(f"Error: {error}", err=True)
+        sys.exit(3)
+    except ValueError as error:
+        if type(error).__name__ not in ("UsageError", "BrokenPlugin"):
+            raise
+        click.echo(f"Error: {error}", err=True)
+        sys.exit(2)

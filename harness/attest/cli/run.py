@@ -1,0 +1,76 @@
+"""`attest run`: a front for pytest with short option names and a live table."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+
+import click
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--impl", "-i", multiple=True, required=True, metavar="IMPL",
+              help="A registered name, file.py[:factory] or package.module:factory; repeats. Options follow "
+              "after a comma: compiled,dtype=bfloat16.")  # fmt: skip
+@click.option("--milestone", "-m", multiple=True, metavar="M1", help="Only this milestone; repeats.")
+@click.option("--criterion", "-c", multiple=True, metavar="M1.5", help="Only this criterion; repeats.")
+@click.option(
+    "--profile", default="standard", show_default=True, metavar="PROFILE", help="quick, standard or deep."
+)
+@click.option(
+    "--report", default="", metavar="KIND", help="html adds a page to look at; none writes no report."
+)
+@click.option("--reports", default="reports", show_default=True, metavar="DIR", help="Where reports go.")
+@click.option("--device", default="cpu", show_default=True, metavar="DEVICE", help="cpu, cuda or cuda:0.")
+@click.option(
+    "--dtype", metavar="DTYPE", help="Judge in this dtype only: float32, float64, bfloat16 or float16."
+)
+@click.option("--seed", default="0", show_default=True, metavar="SEED", help="A whole number, or random.")
+@click.option("--case", metavar="CASE", help="Run this one case, as a report prints it.")
+@click.option("-n", "workers", metavar="N", help="Worker processes, or auto; 0 runs in this process. "
+              "[default: 2, or the number of cores if fewer]")  # fmt: skip
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print the reports as one JSON document, and nothing else."
+)
+@click.option("--verbose", "-v", is_flag=True, help="Print the pytest command and show pytest's own output.")
+@click.argument("pytest_args", nargs=-1, type=click.UNPROCESSED)
+@click.pass_context
+def command(
+    ctx: click.Context,
+    impl: tuple[str, ...],
+    milestone: tuple[str, ...],
+    criterion: tuple[str, ...],
+    profile: str,
+    report: str,
+    reports: str,
+    device: str,
+    dtype: str | None,
+    seed: str,
+    case: str | None,
+    workers: str | None,
+    as_json: bool,
+    verbose: bool,
+    pytest_args: tuple[str, ...],
+) -> None:
+    """Judge implementations and write reports/NAME/. What follows -- goes to pytest as it is.
+
+    Exit code 0: every milestone asked for conforms (by default, those of which an operation is offered).
+    1: not. 2: the command is wrong. 3: the harness itself failed.
+    """
+    from attest.running.front import Mode, run_pytest
+
+    arguments = [f"--impl={i}" for i in impl]
+    arguments += [f"--milestone={m}" for m in milestone]
+    arguments += [f"--criterion={c}" for c in criterion]
+    settings = {"profile": profile, "report": report, "reports": reports, "device": device}
+    settings |= {"dtype": dtype, "seed": seed, "case": case}
+    arguments += [f"--attest-{k}={v}" for k, v in settings.items() if v and v != _DEFAULTS.get(k)]
+    arguments += ["-n", workers or str(min(2, os.cpu_count() or 1)), *pytest_args]
+    if verbose:
+        click.echo(f"pytest {shlex.join(arguments)}", err=as_json)
+    mode = Mode.JSON if as_json else Mode.LIVE if sys.stdout.isatty() and not verbose else Mode.PLAIN
+    ctx.exit(run_pytest(arguments, mode))
+
+
+_DEFAULTS = {"profile": "standard", "reports": "reports", "device": "cpu", "seed": "0"}

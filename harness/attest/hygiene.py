@@ -1,0 +1,90 @@
+"""What a call must leave alone: its inputs, its memory, the global random state and flags."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from attest.boundary import Boundary, arrays_of, fresh
+from attest.checks import expect, expect_same_bits, quiet
+from attest.contract import Array
+
+
+def expect_no_trace(component: Boundary, inputs: Mapping[str, Any], *, outputs: tuple[str, ...] = ()) -> None:
+    """Call the bare component twice; nothing but the returned arrays may be new."""
+    component.eval()
+    given = fresh(inputs)
+    kept = {name: np.array(value) for name, value in given.items() if isinstance(value, np.ndarray)}
+    before = world()
+    with quiet():
+        first = component.component(**given)
+    changed = sorted(name for name, value in world().items() if value != before[name])
+    expect(not changed, f"{component.operation} changed {', '.join(changed)}")
+    for name, value in kept.items():
+        expect_same_bits(given[name], value, f"the input {name}")
+    results = arrays_of(first, component.operation)
+    for name, array in first.items():
+        for input_name, value in given.items():
+            shares = isinstance(value, np.ndarray) and np.shares_memory(array, value)
+            expect(not shares, f"{name} shares memory with the input {input_name}")
+    again = component(**inputs)
+    for name in outputs or tuple(results):
+        expect_same_bits(again[name], results[name], f"{name} of a second call")
+        expect_same_bits(np.array(first[name]), results[name], f"{name} kept from the first call")
+
+
+def world() -> dict[str, Any]:
+    """The global state an implementation may not touch, as comparable values."""
+    numpy_state = np.random.get_state()
+    state: dict[str, Any] = {
+        "numpy's random state": (str(numpy_state[0]), _bytes(numpy_state[1]), *map(str, numpy_state[2:])),
+        "Python's random state": hash(random.getstate()),
+        "numpy's error handling": tuple(sorted(np.geterr().items())),
+    }
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        state |= {
+            "torch's random state": _bytes(torch.get_rng_state().numpy()),
+            "torch's default dtype": str(torch.get_default_dtype()),
+            "torch's gradient mode": torch.is_grad_enabled(),
+            "torch's number of threads": torch.get_num_threads(),
+            "torch's deterministic mode": torch.are_deterministic_algorithms_enabled(),
+        }
+    return state
+
+
+def _bytes(array: Any) -> bytes:
+    return np.asarray(array).tobytes()
+
+
+def bytecodes(call: Callable[[], Any]) -> int:
+    """Python bytecodes executed by a call: a profile hook misses loops over operators and subscripts."""
+    count = 0
+
+    def trace(frame: Any, event: str, argument: Any) -> Any:
+        nonlocal count
+        frame.f_trace_opcodes = True
+        frame.f_trace_lines = False
+        if event == "opcode":
+            count += 1
+        return trace
+
+    previous = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        call()
+    finally:
+        sys.settrace(previous)
+    return count
+
+
+def python_work(component: Boundary, inputs: Mapping[str, Array]) -> int:
+    """Bytecodes of a warm call of the bare component."""
+    given = fresh(inputs)
+    with quiet():
+        component.component(**given)
+        return bytecodes(lambda: component.component(**given))
