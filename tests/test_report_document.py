@@ -1,0 +1,180 @@
+"""What report.json holds: the shape others build on, exactly the run, nothing of the machine."""
+
+from __future__ import annotations
+
+import json
+import platform
+from importlib.resources import files
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from attest.report.document import first_sentence, report_document
+from attest.report.writing import write_reports
+from report_samples import SPEC, failure, milestone_ids, plan_for, record, run, student
+
+SCHEMA = json.loads((files("attest.report") / "schema.json").read_text(encoding="utf-8"))
+
+
+def valid(document: dict) -> dict:
+    """The document as it comes back from disk, after validation."""
+    read = json.loads(json.dumps(document, allow_nan=False))
+    jsonschema.Draft202012Validator(SCHEMA).validate(read)
+    return read
+
+
+def milestone(document: dict, id: str) -> dict:
+    return next(m for m in document["milestones"] if m["id"] == id)
+
+
+def test_the_schema_is_a_schema():
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+
+
+@pytest.mark.parametrize(
+    "records", [run({}), student(), run({}, ids=("M1.2",))], ids=["pass", "student", "one"]
+)
+def test_documents_are_valid(records):
+    valid(report_document("mine", records, SPEC))
+
+
+def test_the_schema_refuses_what_others_could_not_read():
+    document = report_document("mine", run({}), SPEC)
+    document["milestones"][0]["criteria"][0]["verdict"] = "passed"
+    with pytest.raises(jsonschema.ValidationError, match="'passed' is not one of"):
+        valid(document)
+    document = report_document("mine", run({}), SPEC) | {"host": "here"}
+    with pytest.raises(jsonschema.ValidationError, match="'host' was unexpected"):
+        valid(document)
+
+
+def test_names_others_build_on():
+    document = valid(report_document("mine", student(), SPEC))
+    first = document["milestones"][0]
+    assert (first["id"], first["verdict"]) == ("M1", "does not conform")
+    row = first["criteria"][0]
+    assert {"id", "level", "verdict", "examples", "worst_ratio", "seconds"} <= set(row)
+    assert row["id"] == "M1.1"
+    assert row["examples"] == 60
+
+
+def test_milestones_left_out_of_a_run_are_left_out_of_its_report():
+    document = valid(report_document("mine", run({}, ids=milestone_ids("M2")), SPEC))
+    assert [m["id"] for m in document["milestones"]] == ["M2"]
+    assert milestone(document, "M2")["verdict"] == "conforms"
+    assert document["selection"]["complete"] is False
+
+
+def test_a_milestone_judged_in_part_is_incomplete_and_a_failure_still_counts():
+    part = valid(report_document("mine", run({}, ids=("M1.2", "M1.5")), SPEC))
+    assert milestone(part, "M1")["verdict"] == "incomplete"
+    assert "M1.1" in milestone(part, "M1")["not_selected"]
+    broken = report_document("mine", run({"M1.5": "fail"}, ids=("M1.2", "M1.5")), SPEC)
+    assert milestone(broken, "M1")["verdict"] == "does not conform"
+
+
+def test_a_selected_criterion_without_a_record_is_missing_and_its_milestone_incomplete():
+    records = [r for r in run({}, ids=milestone_ids("M1")) if r.criterion != "M1.5"]
+    document = valid(report_document("mine", records, SPEC, plan_for("mine", ids=milestone_ids("M1"))))
+    assert document["selection"]["missing"] == ["M1.5"]
+    assert milestone(document, "M1")["verdict"] == "incomplete"
+    assert milestone(document, "M1")["not_selected"] == []
+
+
+@pytest.mark.parametrize(
+    ("verdict", "expected"),
+    [
+        ("pass", "met"),
+        ("fail", "not met"),
+        ("error", "not met"),
+        ("thin", "incomplete"),
+        ("not run", "incomplete"),
+        ("not offered", "not offered"),
+        ("known failure", "met with known failures"),
+    ],
+)
+def test_acceptance_criteria_take_their_verdict_from_the_musts_that_answer_them(verdict, expected):
+    answers = [c.id for c in SPEC.milestone("M1").criteria if "AC1" in c.acceptance and c.level == "must"]
+    document = report_document("mine", run(dict.fromkeys(answers, verdict)), SPEC)
+    by_id = {a["id"]: a for a in milestone(document, "M1")["acceptance"]}
+    assert by_id["AC1"]["verdict"] == expected
+    assert by_id["AC1"]["criteria"] == answers
+    assert by_id["AC2"]["verdict"] == "met"
+
+
+def test_an_acceptance_criterion_nobody_judged_is_not_met():
+    document = report_document("mine", run({}, ids=("M1.1",)), SPEC)
+    by_id = {a["id"]: a["verdict"] for a in milestone(document, "M1")["acceptance"]}
+    assert by_id["AC7"] == "incomplete"
+
+
+def test_replay_repeats_the_run_that_failed():
+    bare = record("M1.5", "fail").but(failure=failure("M1.5"), seed=3, profile="quick")
+    document = report_document("mine", [bare], SPEC, plan_for("mine", ids=("M1.5",)))
+    replay = milestone(document, "M1")["criteria"][0]["failure"]["replay"]
+    assert replay == "pytest --impl=mine.py --criterion M1.5 --attest-seed 3 --attest-profile quick"
+
+
+def test_a_replay_the_runner_gave_is_kept():
+    given = record("M1.5", "fail").but(failure=failure("M1.5", replay="pytest --impl=x.py"))
+    document = report_document("mine", [given], SPEC)
+    assert milestone(document, "M1")["criteria"][0]["failure"]["replay"] == "pytest --impl=x.py"
+
+
+def test_nothing_of_the_machine_is_kept():
+    here = f"{Path.cwd()}/mine.py: cannot be imported, see {Path.home()}/x"
+    document = report_document("mine", [record("M1.5", "error", reason=here)], SPEC)
+    text = json.dumps(document)
+    assert platform.node() not in text or len(platform.node()) < 4
+    assert str(Path.cwd()) not in text
+    assert milestone(document, "M1")["criteria"][0]["reason"] == "mine.py: cannot be imported, see ~/x"
+    assert set(document["environment"]) == {"python", "numpy", "torch", "hypothesis", "system", "machine"}
+
+
+def test_a_mixed_run_has_no_one_seed():
+    records = [record("M1.2"), record("M1.5", seed=4)]
+    assert valid(report_document("mine", records, SPEC))["seed"] is None
+
+
+def test_required_is_one_sentence():
+    assert first_sentence("A key has weight zero. More follows.") == "A key has weight zero"
+    assert first_sentence("Only one; with a clause.") == "Only one"
+
+
+def test_a_later_partial_run_leaves_no_page_of_the_earlier_one(tmp_path):
+    write_reports({"mine": student()}, SPEC, tmp_path)
+    home = tmp_path / "mine"
+    (home / "repro").mkdir()
+    (home / "repro" / "M1_5.py").write_text("assert False")
+    (home / "report.html").write_text("old")
+    assert (home / "M3.md").exists()
+    write_reports({"mine": run({}, ids=milestone_ids("M1"))}, SPEC, tmp_path)
+    assert sorted(p.name for p in home.glob("M*.md")) == ["M1.md"]
+    assert sorted(p.name for p in (home / "badges").iterdir()) == ["M1.json"]
+    assert not list((home / "repro").iterdir())
+    assert not (home / "report.html").exists()
+    assert (
+        "Selected for this run: M1 (all of it). Nothing else was judged." in (home / "index.md").read_text()
+    )
+    assert [m["id"] for m in valid(json.loads((home / "report.json").read_text()))["milestones"]] == ["M1"]
+
+
+def test_reproductions_of_what_still_fails_stay(tmp_path):
+    repro = tmp_path / "mine" / "repro"
+    repro.mkdir(parents=True)
+    (repro / "M1_5.py").write_text("assert False")
+    write_reports({"mine": run({"M1.5": "fail"})}, SPEC, tmp_path)
+    assert (repro / "M1_5.py").exists()
+
+
+def test_badges_follow_the_verdicts(tmp_path):
+    write_reports({"mine": student()}, SPEC, tmp_path)
+    read = {p.stem: json.loads(p.read_text()) for p in (tmp_path / "mine" / "badges").iterdir()}
+    assert read["M1"] == {
+        "schemaVersion": 1,
+        "label": "M1 scaled dot-product attention",
+        "message": "does not conform",
+        "color": "red",
+    }
+    assert (read["M4"]["message"], read["M4"]["color"]) == ("not offered", "lightgrey")
