@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -36,6 +38,19 @@ def fresh(inputs: Mapping[str, Any]) -> dict[str, Any]:
     return {k: aligned(v) if isinstance(v, np.ndarray) else v for k, v in inputs.items()}
 
 
+@dataclass(frozen=True)
+class Call:
+    """One call an implementation answered, complete enough to be put to another one."""
+
+    operation: str
+    config: Config | None  # None: one of the plain functions
+    method: str
+    inputs: Mapping[str, Any]
+    parameters: Arrays | None
+    seed: int | None
+    outputs: Arrays | None  # None: it raised
+
+
 class Subject:
     """An implementation as criteria see it. Components are kept per operation and config."""
 
@@ -50,6 +65,7 @@ class Subject:
         self.options: tuple[tuple[str, str], ...] = tuple(getattr(implementation, "options", ()))
         self.widened: Mapping[str, float] = getattr(implementation, "wider_bounds", None) or {}
         self._components: dict[tuple[str, Config], Boundary] = {}
+        self.calls: list[Call] | None = None  # a list while somebody listens
 
     def offers(self, operation: str) -> bool:
         """Whether the implementation has this operation at all."""
@@ -75,7 +91,7 @@ class Subject:
         if key not in self._components:
             if len(self._components) > 256:
                 self._components.clear()
-            self._components[key] = Boundary(operation, self.construct(operation, config), config)
+            self._components[key] = Boundary(operation, self.construct(operation, config), config, self)
         component = self._components[key]
         component.eval()
         return component
@@ -106,7 +122,30 @@ class Subject:
         assert operation in FUNCTIONS
         function = self._operation(operation)
         args = tuple(aligned(a) if isinstance(a, np.ndarray) else a for a in args)
-        return array_of(_guarded(operation, lambda: function(*args)), operation)
+        given = {str(i): a for i, a in enumerate(args)}
+        with self.listening(operation, None, "function", given) as heard:
+            heard["output"] = array_of(_guarded(operation, lambda: function(*args)), operation)
+        return heard["output"]
+
+    @contextmanager
+    def listening(
+        self,
+        operation: str,
+        config: Config | None,
+        method: str,
+        inputs: Mapping[str, Any],
+        parameters: Arrays | None = None,
+        seed: int | None = None,
+    ) -> Iterator[dict[str, Array]]:
+        """Note the call and what the body heard, for diagnosis."""
+        heard: dict[str, Array] = {}
+        outputs: dict[str, Array] | None = None
+        try:
+            yield heard
+            outputs = heard
+        finally:
+            if self.calls is not None:
+                self.calls.append(Call(operation, config, method, inputs, parameters, seed, outputs))
 
     def _operation(self, operation: str) -> Callable[..., Any]:
         assert operation in OPERATIONS, operation
@@ -119,10 +158,13 @@ class Subject:
 class Boundary:
     """A component behind the boundary. Every call gets copies; every result is checked and copied."""
 
-    def __init__(self, operation: str, component: Any, config: Config) -> None:
+    def __init__(self, operation: str, component: Any, config: Config, subject: Subject) -> None:
         self.operation = operation
         self.component = component
         self.config = config
+        self.subject = subject
+        self.loaded: Arrays | None = None
+        self.seed: int | None = None
 
     def __call__(self, **inputs: Any) -> dict[str, Array]:
         """The named outputs as arrays of their own."""
@@ -132,8 +174,12 @@ class Boundary:
         """Call a method that takes keyword arrays and returns a mapping."""
         function = self._method(name) if name != "__call__" else self.component
         label = self.operation if name == "__call__" else f"{self.operation}.{name}"
-        result = _guarded(label, lambda: function(**fresh(inputs)))
-        return arrays_of(result, label)
+        with self._listening(name, inputs) as heard:
+            heard |= arrays_of(_guarded(label, lambda: function(**fresh(inputs))), label)
+        return heard
+
+    def _listening(self, method: str, inputs: Mapping[str, Any]) -> AbstractContextManager[dict[str, Array]]:
+        return self.subject.listening(self.operation, self.config, method, inputs, self.loaded, self.seed)
 
     def parameters(self) -> dict[str, Array]:
         """Canonical parameters; empty for a component that has no such method."""
@@ -148,6 +194,7 @@ class Boundary:
         if not parameters:
             return
         load = self._method("load")
+        self.loaded = parameters
         _guarded(self._label("load"), lambda: load(fresh(parameters)))
 
     def buffers(self) -> dict[str, Array]:
@@ -158,10 +205,12 @@ class Boundary:
     def train(self, seed: int) -> None:
         """Switch randomness on."""
         train = self._method("train")
+        self.seed = seed
         _guarded(self._label("train"), lambda: train(seed))
 
     def eval(self) -> None:
         """Switch randomness off."""
+        self.seed = None
         if hasattr(self.component, "eval"):
             _guarded(self._label("eval"), self.component.eval)
 
@@ -169,11 +218,16 @@ class Boundary:
         """Gradients by input and parameter name."""
         gradients = self._method("gradients")
         label = self._label("gradients")
-        result = _guarded(label, lambda: gradients(fresh(inputs), fresh(cotangents)))
-        for part in ("inputs", "parameters"):
-            if not hasattr(result, part):
-                raise Violation(f"{label} gave {_kind(result)}; return an object with inputs and parameters")
-        return Gradients(arrays_of(result.inputs, label), arrays_of(result.parameters, label))
+        with self._listening("gradients", {**inputs, "cotangents": cotangents}) as heard:
+            result = _guarded(label, lambda: gradients(fresh(inputs), fresh(cotangents)))
+            for part in ("inputs", "parameters"):
+                if not hasattr(result, part):
+                    raise Violation(
+                        f"{label} gave {_kind(result)}; return an object with inputs and parameters"
+                    )
+            found = Gradients(arrays_of(result.inputs, label), arrays_of(result.parameters, label))
+            heard |= {**found.inputs, **found.parameters}
+        return found
 
     def _label(self, method: str) -> str:
         return f"{self.operation}.{method}"
