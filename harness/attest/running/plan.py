@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from attest.registry import NAME_RULE, Request, UsageError, parse_request, printable
 from attest.running.judging import cuda_available
@@ -97,26 +98,41 @@ def _choice(value: str | None, choices: Sequence[str], what: str) -> str | None:
     return value
 
 
-def _names(request: Request) -> list[tuple[str, str]]:
-    if request.is_registered:
-        return [(request.target, "")]
-    stem = re.sub(r"[^A-Za-z0-9_.-]", "_", Path(request.target).stem)[:64].lstrip("_.-") or "plugin"
+@dataclass(frozen=True)
+class Answer:
+    """What a plugin holds, as it says in a process of its own; `broken` is a sentence where it cannot."""
+
+    found: tuple[dict[str, Any], ...] = ()
+    broken: str = ""
+
+
+def ask(request: Request) -> Answer:
+    """Import the plugin in a process of its own: one that exits, crashes or hangs costs nothing else."""
     command = [sys.executable, "-m", "attest.running.probe", request.text]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    target = printable(request.target)
     try:
         probe = subprocess.run(
             command, capture_output=True, text=True, timeout=PROBE_SECONDS, env=environment, check=False
         )
     except subprocess.TimeoutExpired:
-        return [(stem, f"{printable(request.target)}: importing it took over {PROBE_SECONDS} s")]
+        return Answer(broken=f"{target}: importing it took over {PROBE_SECONDS} s")
     lines = [line for line in probe.stdout.splitlines() if line.startswith("attest-probe ")]
     if not lines:
         how = f"signal {-probe.returncode}" if probe.returncode < 0 else f"exit code {probe.returncode}"
-        return [(stem, f"{printable(request.target)}: importing it ended the process ({how})")]
+        return Answer(broken=f"{target}: importing it ended the process ({how})")
     answer = json.loads(lines[-1].removeprefix("attest-probe "))
-    if answer["broken"]:
-        return [(stem, answer["broken"])]
-    return [(name, "") for name in answer["names"]]
+    return Answer(tuple(answer["found"]), answer["broken"])
+
+
+def _names(request: Request) -> list[tuple[str, str]]:
+    if request.is_registered:
+        return [(request.target, "")]
+    answer = ask(request)
+    if answer.broken:
+        stem = re.sub(r"[^A-Za-z0-9_.-]", "_", Path(request.target).stem)[:64].lstrip("_.-") or "plugin"
+        return [(stem, answer.broken)]
+    return [(found["name"], "") for found in answer.found]
 
 
 def _label(name: str, options: tuple[tuple[str, str], ...], dtype: str | None) -> str:

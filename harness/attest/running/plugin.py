@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import os
+import sys
 from collections.abc import Generator
 from typing import Any
 
@@ -28,6 +30,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add("--attest-reports", default="reports", metavar="DIR", help="where reports go (default: reports)")
     add("--attest-report", default="", metavar="KINDS", help="also write html; 'none' writes no report")
     add("--attest-case", default=None, metavar="CASE", help="run this one case, as a report prints it")
+    add("--attest-events", default="", help=argparse.SUPPRESS)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -38,10 +41,14 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, Any, Any]:
         debugging = option.collectonly or option.usepdb or getattr(option, "trace", False)
         if option.numprocesses is None and option.dist == "no" and not option.tx and not debugging:
             option.numprocesses = 1
-        if option.dist in ("loadgroup", "loadscope", "loadfile"):
-            raise pytest.UsageError(f"--dist={option.dist} hangs when a worker dies; use load or worksteal")
         option.maxworkerrestart = "100000"  # xdist's default drops the rest of a run in silence
-    return (yield)
+    try:
+        return (yield)
+    except pytest.UsageError as error:
+        if not (option.impl or option.milestone or option.criterion):
+            raise
+        print(f"ERROR: {error}", file=sys.stderr)
+        return 2  # pytest's own code would be 4
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -52,6 +59,8 @@ def pytest_configure(config: pytest.Config) -> None:
             if config.getoption(name):
                 raise pytest.UsageError(f"--{name} needs --impl=NAME; see `attest list`")
         return
+    if getattr(config.option, "dist", "no") in ("loadgroup", "loadscope", "loadfile"):
+        raise pytest.UsageError(f"--dist={config.option.dist} hangs when a worker dies; use load or worksteal")
     for name in THREADS:
         os.environ.setdefault(name, "1")
     from attest.running.session import Conformance

@@ -4,22 +4,34 @@ from __future__ import annotations
 
 import json
 import sys
+from typing import Any
 
-from attest.registry import BrokenPlugin, UsageError, load, parse_request
+from attest.registry import BrokenPlugin, UsageError, load, offered, parse_request, printable
 
 
 def main(text: str) -> None:
-    """Print one line of JSON: names, or why the plugin is broken."""
-    names: list[str] = []
+    """Print one line of JSON: what each implementation offers, or why the plugin is broken."""
+    found: list[dict[str, Any]] = []
     broken = ""
     try:
-        names = [i.name for i in load(parse_request(text))]
+        found = [_described(i) for i in load(parse_request(text))]
+        names = [f["name"] for f in found]
         repeated = sorted({n for n in names if names.count(n) > 1})
         if repeated:
-            broken = f"{text}: two implementations are named {repeated[0]!r}; give each its own name"
+            broken = f"{printable(text)}: two implementations are named {repeated[0]!r}; give each its own name"
     except (BrokenPlugin, UsageError) as error:
         broken = str(error)
-    print("\nattest-probe " + json.dumps({"names": names, "broken": broken}))
+    print("\nattest-probe " + json.dumps({"found": found, "broken": broken}))
+
+
+def _described(implementation: Any) -> dict[str, Any]:
+    return {
+        "name": implementation.name,
+        "description": printable(str(getattr(implementation, "description", None) or "")),
+        "offers": offered(implementation),
+        "dtypes": [str(d) for d in getattr(implementation, "dtypes", None) or ("float32",)],
+        "devices": [str(d) for d in getattr(implementation, "devices", None) or ("cpu",)],
+    }
 
 
 if __name__ == "__main__":

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import os
 import random
 import shutil
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
@@ -32,6 +34,7 @@ class Conformance:
         self.anchor = spec_directory() / "m01_attention.toml"
         self.records: dict[tuple[str, str], Record] = {}
         self._exits: dict[str, str] = {}
+        self._events: IO[str] | None = None
 
     @classmethod
     def plan(cls, config: pytest.Config) -> Conformance:
@@ -58,13 +61,23 @@ class Conformance:
             case=option.attest_case,
             asked=bool(option.milestone or option.criterion),
         )
-        return cls(plan, spec, worker=False)
+        conformance = cls(plan, spec, worker=False)
+        if option.attest_events:
+            conformance._events = os.fdopen(int(option.attest_events), "w", encoding="utf-8")
+            conformance.tell(labels=[t.label for t in found], criteria=plan.criteria)
+        return conformance
 
     @classmethod
     def on_worker(cls, config: pytest.Config) -> Conformance:
         """The controller's plan."""
         workerinput: dict[str, Any] = config.workerinput  # type: ignore[attr-defined]
         return cls(Plan.from_json(workerinput["attest"]), load_spec(), worker=True)
+
+    def tell(self, **event: Any) -> None:
+        """Write one line for `attest run`, which follows this process."""
+        if self._events is not None:
+            self._events.write(json.dumps(event) + "\n")
+            self._events.flush()
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
@@ -108,6 +121,8 @@ class Conformance:
         first = len([1 for i, _ in self.records if i == record.implementation]) == 1
         with (directory / "records.jsonl").open("w" if first else "a", encoding="utf-8") as file:
             file.write(record.to_json() + "\n")
+        if self._events is not None:
+            self.tell(record=record.to_json(), failure=self._failure_text(record))
 
     def _lost(self, report: pytest.TestReport) -> Record:
         id, _, label = report.nodeid.rpartition("::")[2].partition("[")
@@ -205,9 +220,26 @@ class Conformance:
             return
         from attest.report.terminal import summary_lines
 
+        lines = list(summary_lines(self.by_implementation(), self.spec, self.plan_of_run, self.missing))
         terminalreporter.section("conformance", sep="=")
-        for line in summary_lines(self.by_implementation(), self.spec, self.plan_of_run, self.missing):
+        for line in lines:
             terminalreporter.write_line(line)
+        self.tell(exit=int(terminalreporter._session.exitstatus), summary=lines, reports=self._documents())
+
+    def _documents(self) -> list[dict[str, Any]]:
+        from attest.report.document import report_document
+
+        found = self.by_implementation()
+        return [report_document(label, found[label], self.spec, self.plan_of_run) for label in found]
+
+    def _failure_text(self, record: Record) -> list[str]:
+        if record.verdict not in (FAIL, ERROR):
+            return []
+        from attest.report.document import report_document
+        from attest.report.failure_text import failure_lines
+
+        document = report_document(record.implementation, [record], self.spec, self.plan_of_run)
+        return [line for m in document["milestones"] for row in m["criteria"] for line in failure_lines(row)]
 
 
 def _seed(text: str) -> int:

@@ -1,0 +1,97 @@
+"""`attest list`: implementations, milestones, criteria, and the parameters of an operation."""
+
+from __future__ import annotations
+
+import click
+
+SECTIONS = ("implementations", "milestones", "criteria")
+
+
+@click.command("list", context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--offers", is_flag=True, help="Load each implementation and show which operations it offers.")
+@click.option("--impl", "-i", multiple=True, metavar="IMPL", help="With --offers: look at this one; repeats.")
+@click.option("--parameters", metavar="OPERATION", help="Canonical names and shapes of an operation's parameters.")
+@click.argument("words", nargs=-1, metavar="[SECTION] [NAME=VALUE]...")
+def command(offers: bool, impl: tuple[str, ...], parameters: str | None, words: tuple[str, ...]) -> None:
+    """Show what there is: implementations, milestones and criteria, or the SECTION of that name.
+
+    With --parameters, NAME=VALUE changes the config:
+
+        attest list --parameters multi_head_attention d_model=16 bias=false
+    """
+    sections = [w for w in words if "=" not in w]
+    overrides = [w for w in words if "=" in w]
+    for section in sections:
+        if section not in SECTIONS:
+            raise click.UsageError(f"section={section!r} is unknown; use one of {', '.join(SECTIONS)}")
+    if overrides and not parameters:
+        raise click.UsageError(f"{overrides[0]!r} changes a config; it needs --parameters OPERATION")
+    if parameters:
+        _show_parameters(parameters, overrides)
+    elif offers or impl:
+        _show_offers(impl)
+    else:
+        _show(sections or list(SECTIONS))
+
+
+def _show(sections: list[str]) -> None:
+    from attest.registry import registered
+    from attest.spec import load_spec
+
+    spec = load_spec()
+    if "implementations" in sections:
+        click.echo("implementations (--impl=NAME)")
+        for name, point in sorted(registered().items()):
+            click.echo(f"  {name:<16} {point.value}")
+    if "milestones" in sections:
+        click.echo("milestones (--milestone=ID)")
+        for m in spec.milestones:
+            musts = sum(c.level == "must" for c in m.criteria)
+            click.echo(f"  {m.id:<5} {m.title} ({len(m.criteria)} criteria, {musts} must)")
+    if "criteria" in sections:
+        click.echo("criteria (--criterion=ID; attest explain ID)")
+        for c in spec.criteria:
+            click.echo(f"  {c.id:<6} {c.level:<6}  {c.title}")
+
+
+def _show_offers(requests: tuple[str, ...]) -> None:
+    from attest.contract import OPERATIONS
+    from attest.registry import parse_request, registered_names
+    from attest.running.plan import ask
+
+    for text in requests or registered_names():
+        answer = ask(parse_request(text))
+        if answer.broken:
+            click.echo(f"{text}: broken")
+            click.echo(f"  {answer.broken}")
+        for found in answer.found:
+            click.echo(f"{found['name']}: {found['description']}" if found["description"] else found["name"])
+            for milestone in sorted(set(OPERATIONS.values())):
+                names = [o for o in found["offers"] if OPERATIONS[o] == milestone]
+                missing = [o for o, m in OPERATIONS.items() if m == milestone and o not in names]
+                if names:
+                    rest = f"   (not {', '.join(missing)})" if missing else ""
+                    click.echo(f"  {milestone}  {', '.join(names)}{rest}")
+            click.echo(f"  computes in {', '.join(found['dtypes'])} on {', '.join(found['devices'])}")
+
+
+def _show_parameters(operation: str, overrides: list[str]) -> None:
+    from attest.contract import OPERATIONS
+    from attest.naming import config_from, nearest
+    from attest.parameters import shapes
+
+    if operation not in OPERATIONS:
+        raise click.UsageError(f"operation={operation!r} is unknown; {nearest(operation, OPERATIONS)}")
+    found = shapes(operation, config_from(overrides))
+    if not found:
+        click.echo(f"{operation} has no parameters")
+        return
+    width = max(map(len, found))
+    total = 0
+    for name, shape in found.items():
+        size = 1
+        for n in shape:
+            size *= n
+        total += size
+        click.echo(f"{name:<{width}}  ({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})")
+    click.echo(f"{len(found)} arrays, {total} numbers")
