@@ -1,4 +1,4 @@
-"""What stands between criteria and an implementation: copies in, checked arrays out, exceptions as sentences."""
+"""Between criteria and an implementation: copies in, checked arrays out, exceptions as sentences."""
 
 from __future__ import annotations
 

@@ -1,0 +1,232 @@
+"""Which known defect a failing implementation behaves like.
+
+The property is run again on the failing case and on others it draws; the calls it makes are put to every
+known defect, and the answers compared. Only cases on which the implementation differs from the reference count.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from attest.boundary import Boundary, Call, NotOffered, NotRun, Subject
+from attest.checks import Violation
+from attest.contract import Array, Arrays, Config
+from attest.evidence import collecting
+from attest.mutants.catalogue import Defect, defects
+from attest.parameters import shapes
+from attest.properties import EXAMPLES, Property, run_property
+from attest.reference.implementation import ReferenceImplementation
+
+NEIGHBOURS = 40
+SURE = 0.9
+POSSIBLE = 0.3
+
+
+@dataclass(frozen=True)
+class Likeness:
+    """A defect and on how many telling cases it answers the same."""
+
+    defect: str
+    agrees: int
+    cases: int
+
+    def __str__(self) -> str:
+        return f"{self.defect} (agrees on {self.agrees} of {self.cases} cases)"
+
+    @property
+    def share(self) -> float:
+        """Of the telling cases."""
+        return self.agrees / self.cases
+
+
+def diagnose(
+    property: Property, subject: Subject, case: str, *, seed: int, seconds: float = 20.0
+) -> tuple[list[Likeness], int]:
+    """The nearest defects, best first, and how many were compared. Stops after `seconds`."""
+    deadline = time.monotonic() + seconds
+    candidates = _candidates(property.criterion)
+    telling = [t for t in _traces(property, subject, case, seed) if not _agrees(_reference(), t)]
+    if telling:
+        found = _by_answers(candidates, telling, deadline)
+    else:
+        found = _by_sentence(candidates, property, subject, case, deadline)
+    return sorted(found, key=lambda likeness: (-likeness.share, likeness.defect)), len(candidates)
+
+
+def sentence(found: Sequence[Likeness], compared: int) -> str:
+    """One line for the report."""
+    sure = [likeness for likeness in found if likeness.share >= SURE]
+    if sure:
+        best = [likeness for likeness in sure if likeness.share == sure[0].share]
+        return " or ".join(str(likeness) for likeness in best[:2])
+    possible = [str(likeness) for likeness in found if likeness.share >= POSSIBLE][:2]
+    return " or ".join(possible) if possible else f"none of {compared} known defects"
+
+
+def _candidates(criterion: str) -> list[Defect]:
+    """Defects that name the criterion first, then those of its milestone and of earlier ones."""
+    milestone = criterion.partition(".")[0]
+    every = list(defects().values())
+    return sorted(
+        (d for d in every if d.milestone <= milestone),
+        key=lambda d: (criterion not in d.killers, d.milestone != milestone),
+    )
+
+
+def _reference() -> Subject:
+    return Subject(ReferenceImplementation())
+
+
+def _traces(property: Property, subject: Subject, case: str, seed: int) -> list[list[Call]]:
+    traces = []
+    if property.strategies:
+        traces.append(_trace(property, subject, case, seed))
+        listening = replace(property, check=_swallowing(property, traces), effort=1.0, shrinks=False)
+        with collecting():
+            run_property(_sized(listening), subject, profile="quick", seed=seed + 1)
+    else:
+        traces.append(_trace(property, subject, None, seed))
+    return [t for t in traces if t]
+
+
+def _sized(property: Property) -> Property:
+    return replace(property, effort=(NEIGHBOURS - 1) / EXAMPLES["quick"])
+
+
+def _swallowing(property: Property, traces: list[list[Call]]) -> Any:
+    def check(subject: Subject, **drawn: Any) -> None:
+        with _ears(subject) as calls:
+            _quietly(lambda: property.check(subject, **drawn))
+        traces.append(calls)
+
+    return check
+
+
+def _trace(property: Property, subject: Subject, case: str | None, seed: int) -> list[Call]:
+    with collecting(), _ears(subject) as calls:
+        _quietly(lambda: run_property(property, subject, profile="quick", seed=seed, witness=case))
+    return calls
+
+
+class _ears:
+    """Listen to a subject's calls while the body runs."""
+
+    def __init__(self, subject: Subject) -> None:
+        self.subject = subject
+
+    def __enter__(self) -> list[Call]:
+        self.subject.calls = []
+        return self.subject.calls
+
+    def __exit__(self, *exception: object) -> None:
+        self.subject.calls = None
+
+
+def _quietly(run: Any) -> None:
+    try:
+        run()
+    except (Violation, NotOffered, NotRun):
+        return
+
+
+def _by_answers(
+    candidates: Sequence[Defect], telling: Sequence[Sequence[Call]], deadline: float
+) -> Iterator[Likeness]:
+    for defect in candidates:
+        if time.monotonic() > deadline:
+            return
+        mutant = Subject(defect.build())
+        agrees = sum(_agrees(mutant, trace) for trace in telling[:3])
+        if not agrees:
+            continue
+        agrees += sum(_agrees(mutant, trace) for trace in telling[3:])
+        yield Likeness(defect.name, agrees, len(telling))
+
+
+def _by_sentence(
+    candidates: Sequence[Defect], property: Property, subject: Subject, case: str, deadline: float
+) -> Iterator[Likeness]:
+    """Where nothing can be compared by value: the defect that fails the same case in the same words."""
+    mine = _complaint(property, subject, case)
+    for defect in candidates:
+        if time.monotonic() > deadline or property.criterion not in defect.killers:
+            return
+        if mine and _complaint(property, Subject(defect.build()), case) == mine:
+            yield Likeness(defect.name, 1, 1)
+
+
+def _complaint(property: Property, subject: Subject, case: str) -> str:
+    with collecting():
+        try:
+            witness = case if property.strategies else None
+            run_property(property, subject, profile="quick", seed=0, witness=witness)
+        except Violation as violation:
+            return violation.seen
+        except (NotOffered, NotRun):
+            return ""
+    return ""
+
+
+def _agrees(subject: Subject, trace: Sequence[Call]) -> bool:
+    return all(_same(_answer(subject, call), call.outputs) for call in trace if _comparable(call))
+
+
+def _comparable(call: Call) -> bool:
+    if call.seed is not None:
+        return False  # dropout draws differ between correct implementations
+    learned = bool(shapes(call.operation, call.config)) if call.config else False
+    return call.parameters is not None or not learned
+
+
+def _answer(subject: Subject, call: Call) -> Arrays | None:
+    try:
+        if call.config is None:
+            return {"output": subject.call(call.operation, *call.inputs.values())}
+        component = subject.build(call.operation, _exact(call.config, subject))
+        if call.parameters is not None:
+            component.load(call.parameters)
+        return _ask(component, call)
+    except (Violation, NotOffered, NotRun):
+        return None
+
+
+def _exact(config: Config, subject: Subject) -> Config:
+    return config if config.dtype in subject.dtypes else config.but(dtype="float32")
+
+
+def _ask(component: Boundary, call: Call) -> Arrays:
+    if call.method != "gradients":
+        return component.method(call.method, **call.inputs)
+    inputs = {name: value for name, value in call.inputs.items() if name != "cotangents"}
+    found = component.gradients(inputs, call.inputs["cotangents"])
+    return {**found.inputs, **found.parameters}
+
+
+def _same(theirs: Arrays | None, mine: Arrays | None) -> bool:
+    if theirs is None or mine is None:
+        return theirs is None and mine is None
+    names = theirs.keys() & mine.keys()
+    return bool(names) and all(_close(theirs[n], mine[n]) for n in names)
+
+
+def _close(a: Array, b: Array) -> bool:
+    """Far wider than any rounding, far narrower than any defect."""
+    if a.shape != b.shape:
+        return False
+    if a.dtype.kind != "f" or not a.size:
+        return bool(np.array_equal(a, b))
+    if not np.array_equal(np.isfinite(a), np.isfinite(b)):
+        return False
+    scale = float(np.max(np.abs(b), where=np.isfinite(b), initial=0.0))
+    return bool(np.allclose(a, b, rtol=1e-3, atol=1e-4 * scale + 1e-9, equal_nan=True))
+
+
+def looks_like(property: Property, subject: Subject, case: str, seed: int) -> str:
+    """The sentence for one failure; empty where diagnosis itself fails."""
+    found, compared = diagnose(property, subject, case, seed=seed)
+    return sentence(found, compared)
