@@ -48,6 +48,7 @@ def selection(spec: Spec, selected: Sequence[str], records: Sequence[Record]) ->
     recorded = {r.criterion for r in records}
     return {
         "complete": set(selected) == set(spec.by_id),
+        "total": len(spec.by_id),
         "criteria": [c.id for c in spec.criteria if c.id in selected],
         "missing": [id for id in selected if id not in recorded],
     }
