@@ -12,6 +12,7 @@ from attest.contract import Array, Config
 from . import attention, embedding, layers, sampling
 from .component import Clipping, Generator, Optimizer, TransformerComponent, component
 from .model import Transformer
+from .norm import LayerNorm
 from .optimisation import LearningRate
 from .training import Loss, Trainer
 
@@ -54,7 +55,7 @@ class Eager:
         return component(embedding.InputEmbedding, config)
 
     def layer_norm(self, config: Config) -> TorchComponent:
-        return component(layers.LayerNorm, config)
+        return component(LayerNorm, config)
 
     def encoder_layer(self, config: Config) -> TorchComponent:
         return component(layers.EncoderLayer, config)

@@ -22,7 +22,7 @@ def save(directory: str, module: nn.Module, optimizer: Adam, config: Config, see
     folder = Path(directory)
     folder.mkdir(parents=True, exist_ok=True)
     metadata = {"steps": str(optimizer.steps), "seed": str(seed), "config": json.dumps(asdict(config))}
-    arrays = {name: value.detach().contiguous() for name, value in _arrays(module, optimizer).items()}
+    arrays = {name: value.detach().clone() for name, value in _arrays(module, optimizer).items()}
     save_file(arrays, folder / f"{FILE}.part", metadata)
     os.replace(folder / f"{FILE}.part", folder / FILE)
 
@@ -58,9 +58,8 @@ def config_of(directory: str) -> Config:
 def _arrays(module: nn.Module, optimizer: Adam) -> dict[str, Tensor]:
     """Tied parameters appear once, under their first name, and stay tied: values are only copied."""
     named = dict(module.named_parameters())
-    moments = zip(named, optimizer.first, optimizer.second)
     arrays = {f"parameter/{name}": value for name, value in named.items()}
-    for name, first, second in moments:
+    for name, (first, second) in zip(named, optimizer.moments()):
         arrays[f"first/{name}"], arrays[f"second/{name}"] = first, second
     return arrays
 

@@ -103,7 +103,8 @@ class Optimizer:
         if set(gradients) != set(self._names):
             odd = sorted(set(gradients) ^ set(self._names))
             raise ValueError(f"gradients differ from the parameters in {odd[:3]}; give one for each")
-        self._adam.step([self._tensor(gradients[name]) for name in self._names], rate)
+        given = [self._tensor(gradients[name]) for name in self._names]
+        self._adam.step(self._adam.joined(given), rate)
 
     def _tensor(self, value: Array) -> torch.Tensor:
         dtype = getattr(torch, self.config.dtype)

@@ -13,6 +13,7 @@ from attest.contract import Config
 
 from .arguments import LAYER, check_config, check_mask, check_same_batch, check_some, check_width
 from .attention import Linear, MultiHeadAttention, causal_mask
+from .norm import LayerNorm
 
 Sublayer = Callable[[Tensor], Tensor]
 
@@ -31,28 +32,6 @@ class FeedForward(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         check_width("x", x, self.d_model)
         return self.outer(self.activation(self.inner(x)))
-
-
-class LayerNorm(nn.Module):
-    """(x - mean) / sqrt(variance + eps) * weight + bias over the features of one position.
-
-    The variance is the biased one, of the centred features: E[x^2] - E[x]^2 loses all digits when the mean is
-    large. Low precision is normalised in float32.
-    """
-
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        check_config(config, "d_model", "norm_eps")
-        self.eps, self.d_model = config.norm_eps, config.d_model
-        self.weight = nn.Parameter(torch.ones(config.d_model))
-        self.bias = nn.Parameter(torch.zeros(config.d_model))
-
-    def forward(self, x: Tensor) -> Tensor:
-        check_width("x", x, self.d_model)
-        wide = x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
-        centred = wide - wide.mean(-1, keepdim=True)
-        spread = (centred.square().mean(-1, keepdim=True) + self.eps).rsqrt()
-        return torch.addcmul(self.bias, (centred * spread).to(x.dtype), self.weight)
 
 
 class Residual(nn.Module):

@@ -1,7 +1,7 @@
 """Between a gradient and the next parameters: schedules, clipping, Adam (the paper's section 5.3)."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -11,7 +11,7 @@ from attest.contract import Config
 from .arguments import SCHEDULE, check_config
 
 BETA1, BETA2, EPSILON = 0.9, 0.98, 1e-9
-GROUP = 2**19  # numbers updated together: few kernels for a small model, and a large one stays in the cache
+PIECE = 2**18  # numbers updated together: what fits a processor's cache
 
 
 class LearningRate:
@@ -50,38 +50,66 @@ def clip_factor(norm: Tensor, limit: float) -> Tensor:
 
 
 class Adam:
-    """Adam without weight decay; epsilon is added outside the root."""
+    """Adam without weight decay; epsilon is added outside the root.
+
+    Small parameters are updated together, laid end to end, and large ones piece by piece: few kernels for a
+    small model, and a large one is read from memory once.
+    """
 
     def __init__(self, parameters: Iterable[Tensor]) -> None:
         self.parameters = list(parameters)
-        self.first = [torch.zeros_like(p) for p in self.parameters]
-        self.second = [torch.zeros_like(p) for p in self.parameters]
+        self._groups = list(_grouped(self.parameters))
+        self._first = [torch.zeros_like(_joined(group)) for group in self._groups]
+        self._second = [torch.zeros_like(_joined(group)) for group in self._groups]
         self.steps = 0
 
+    def moments(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """Both moments of each parameter, in their order; views of what is held."""
+        for group, first, second in zip(self._groups, self._first, self._second):
+            sizes = [p.numel() for p in group]
+            for p, m, v in zip(group, first.split(sizes), second.split(sizes)):
+                yield m.view_as(p), v.view_as(p)
+
+    def joined(self, gradients: Sequence[Tensor]) -> list[Tensor]:
+        """The gradients of each group end to end, as `step` takes them."""
+        left = iter(gradients)
+        return [_joined([next(left) for _ in group]) for group in self._groups]
+
     @torch.no_grad()
-    def step(self, gradients: Sequence[Tensor], rate: float) -> None:
+    def step(self, joined: Sequence[Tensor], rate: float, factor: Tensor | float = 1.0) -> None:
+        """One update from gradients times `factor`. The gradients are used up."""
         self.steps += 1
         size = -rate / (1 - BETA1**self.steps)
         root = math.sqrt(1 - BETA2**self.steps)
-        for group in self._groups():
-            p, m, v, g = (
-                [x[i] for i in group] for x in (self.parameters, self.first, self.second, gradients)
-            )
-            torch._foreach_lerp_(m, g, 1 - BETA1)
-            torch._foreach_mul_(v, BETA2)
-            torch._foreach_addcmul_(v, g, g, 1 - BETA2)
-            spread = torch._foreach_sqrt(v)
-            torch._foreach_div_(spread, root)
-            torch._foreach_add_(spread, EPSILON)
-            torch._foreach_addcdiv_(p, m, spread, size)
+        for group, g, m, v in zip(self._groups, joined, self._first, self._second):
+            for pieces in zip(g.split(PIECE), m.split(PIECE), v.split(PIECE)):
+                _direction(*pieces, factor, root)
+            shares = g.split([p.numel() for p in group])
+            for p, share in zip(group, shares):
+                p.add_(share.view_as(p), alpha=size)
 
-    def _groups(self) -> list[list[int]]:
-        groups: list[list[int]] = [[]]
-        total = 0
-        for i, p in enumerate(self.parameters):
-            if groups[-1] and total + p.numel() > GROUP:
-                groups.append([])
-                total = 0
-            groups[-1].append(i)
-            total += p.numel()
-        return groups if groups[0] else []
+
+def _direction(g: Tensor, m: Tensor, v: Tensor, factor: Tensor | float, root: float) -> None:
+    """Move the moments on and leave m / (sqrt(v) / root + epsilon) in g."""
+    g.mul_(factor)
+    m.lerp_(g, 1 - BETA1)
+    v.mul_(BETA2).addcmul_(g, g, value=1 - BETA2)
+    torch.sqrt(v, out=g)
+    torch.div(m, g.div_(root).add_(EPSILON), out=g)
+
+
+def _grouped(parameters: Sequence[Tensor]) -> Iterator[list[Tensor]]:
+    """Neighbours whose sizes add up to at most a piece; a larger one alone."""
+    group: list[Tensor] = []
+    for p in parameters:
+        if group and sum(q.numel() for q in group) + p.numel() > PIECE:
+            yield group
+            group = []
+        group.append(p)
+    if group:
+        yield group
+
+
+def _joined(tensors: Sequence[Tensor]) -> Tensor:
+    flat = [t.detach().reshape(-1) for t in tensors]
+    return flat[0] if len(flat) == 1 else torch.cat(flat)

@@ -136,10 +136,10 @@ class Trainer:
         parameters = self.optimizer.parameters
         loss = self._backward(tensors, tokens)
         gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
-        norm = global_norm(gradients)
-        torch._foreach_mul_(gradients, clip_factor(norm, self.config.clip_norm))
+        joined = self.optimizer.joined(gradients)
+        norm = global_norm(joined)
         rate = self.learning_rate(self.steps + 1)
-        self.optimizer.step(gradients, rate)
+        self.optimizer.step(joined, rate, clip_factor(norm, self.config.clip_norm))
         self._forget_gradients()
         return loss, norm, rate
 
