@@ -1,7 +1,7 @@
 """Which known defect a failing implementation behaves like.
 
 The property is run again on the failing case and on others it draws; the calls it makes are put to every
-known defect, and the answers compared. Only cases on which the implementation differs from the reference count.
+known defect, and the answers compared. Only cases where it differs from the reference count.
 """
 
 from __future__ import annotations
@@ -85,12 +85,12 @@ def _reference() -> Subject:
 def _traces(property: Property, subject: Subject, case: str, seed: int) -> list[list[Call]]:
     traces = []
     if property.strategies:
-        traces.append(_trace(property, subject, case, seed))
+        traces.append(trace_of(property, subject, case, seed))
         listening = replace(property, check=_swallowing(property, traces), effort=1.0, shrinks=False)
         with collecting():
             run_property(_sized(listening), subject, profile="quick", seed=seed + 1)
     else:
-        traces.append(_trace(property, subject, None, seed))
+        traces.append(trace_of(property, subject, None, seed))
     return [t for t in traces if t]
 
 
@@ -107,7 +107,9 @@ def _swallowing(property: Property, traces: list[list[Call]]) -> Any:
     return check
 
 
-def _trace(property: Property, subject: Subject, case: str | None, seed: int) -> list[Call]:
+def trace_of(property: Property, subject: Subject, case: str | None, seed: int) -> list[Call]:
+    """The calls a property makes on one case."""
+    case = case if property.strategies else None
     with collecting(), _ears(subject) as calls:
         _quietly(lambda: run_property(property, subject, profile="quick", seed=seed, witness=case))
     return calls
@@ -173,17 +175,19 @@ def _complaint(property: Property, subject: Subject, case: str) -> str:
 
 
 def _agrees(subject: Subject, trace: Sequence[Call]) -> bool:
-    return all(_same(_answer(subject, call), call.outputs) for call in trace if _comparable(call))
+    return all(_same(answer(subject, call), call.outputs) for call in trace if comparable(call))
 
 
-def _comparable(call: Call) -> bool:
+def comparable(call: Call) -> bool:
+    """Whether two correct implementations give the same answer: same parameters, nothing random."""
     if call.seed is not None:
         return False  # dropout draws differ between correct implementations
     learned = bool(shapes(call.operation, call.config)) if call.config else False
     return call.parameters is not None or not learned
 
 
-def _answer(subject: Subject, call: Call) -> Arrays | None:
+def answer(subject: Subject, call: Call) -> Arrays | None:
+    """What a subject says to a call; None where it refuses."""
     try:
         if call.config is None:
             return {"output": subject.call(call.operation, *call.inputs.values())}
@@ -211,10 +215,10 @@ def _same(theirs: Arrays | None, mine: Arrays | None) -> bool:
     if theirs is None or mine is None:
         return theirs is None and mine is None
     names = theirs.keys() & mine.keys()
-    return bool(names) and all(_close(theirs[n], mine[n]) for n in names)
+    return bool(names) and all(close(theirs[n], mine[n]) for n in names)
 
 
-def _close(a: Array, b: Array) -> bool:
+def close(a: Array, b: Array) -> bool:
     """Far wider than any rounding, far narrower than any defect."""
     if a.shape != b.shape:
         return False

@@ -12,6 +12,7 @@ import pytest
 from attest.boundary import Subject
 from attest.properties import load_properties
 from attest.registry import BrokenPlugin, load, parse_request
+from attest.running.aftermath import complete, failure_text
 from attest.running.judging import Settings, judge
 from attest.running.plan import Plan, Target
 from attest.running.records import ERROR, FAIL, NOT_OFFERED, NOT_RUN, Record
@@ -67,7 +68,7 @@ class CriterionItem(pytest.Item):
         if record.verdict in (NOT_OFFERED, NOT_RUN):
             pytest.skip(f"{record.verdict}: {record.reason}")
         if record.verdict in (FAIL, ERROR):
-            raise NotConforming(record.reason)
+            raise NotConforming(failure_text(record, self.criterion))
 
     def _judge(self) -> Record:
         blank = Record(self.target.label, self.criterion.id, self.criterion.milestone, self.criterion.level)
@@ -78,7 +79,7 @@ class CriterionItem(pytest.Item):
             implementation = _implementation(self.target)
         except BrokenPlugin as error:
             return blank.but(reason=str(error))
-        subject = Subject(implementation, dtype=self.target.dtype, device=self.target.device)
+        subject = _subject(implementation, self.target)
         settings = Settings(
             profile=self.plan.profile,
             seed=self.plan.seed,
@@ -86,7 +87,8 @@ class CriterionItem(pytest.Item):
             case=self.plan.case,
         )
         properties = load_properties().get(self.criterion.id, [])
-        return judge(self.criterion, properties, subject, settings)
+        record = judge(self.criterion, properties, subject, settings)
+        return complete(record, properties, subject, self.target, self.plan)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> str:
         """The failure as a person reads it; no traceback of ours."""
@@ -97,6 +99,19 @@ class CriterionItem(pytest.Item):
     def reportinfo(self) -> tuple[Any, int | None, str]:
         """Shown as the heading of a failure."""
         return self.path, None, f"{self.criterion.id} {self.criterion.title} [{self.target.label}]"
+
+
+_shared: dict[Target, Subject] = {}
+
+
+def _subject(implementation: Any, target: Target) -> Subject:
+    """A subject per criterion; one for all where every new component would be compiled again."""
+    if target in _shared:
+        return _shared[target]
+    subject = Subject(implementation, dtype=target.dtype, device=target.device)
+    if subject.policy.one_config:
+        _shared[target] = subject
+    return subject
 
 
 @cache

@@ -21,6 +21,7 @@ class Failure:
     case: str
     property: str
     ratio: float | None = None
+    required: str = ""
     looks_like: str = ""
     replay: str = ""
 
