@@ -7,12 +7,12 @@ from importlib.resources import files
 
 import jsonschema
 import pytest
-from report_samples import HOSTILE, SPEC, milestone_ids, record, run
 
 from attest.report.comparison import compare, compare_files
 from attest.report.document import report_document
 from attest.report.merge import merge, merge_files
 from attest.report.reading import ReportError, read_report
+from report_samples import HOSTILE, SPEC, milestone_ids, record, run
 
 SCHEMA = json.loads((files("attest.report") / "schema.json").read_text(encoding="utf-8"))
 

@@ -1,60 +1,159 @@
-"""The closing lines of a run on a terminal."""
+"""The closing lines of a run: verdicts that fit one screen of 80 x 24, and what to do next."""
 
 from __future__ import annotations
 
-from collections import Counter
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+from attest.report.document import Document, report_document
+from attest.report.failure_text import one_line
 from attest.running.plan import Plan
-from attest.running.records import FAIL, KNOWN, NOT_OFFERED, PASS, Record
-from attest.running.verdicts import first_to_fix, milestone_verdict
+from attest.running.records import ERROR, FAIL, KNOWN, NOT_OFFERED, NOT_RUN, PASS, THIN, Record
+from attest.running.verdicts import CONFORMS, CONFORMS_WITH_KNOWN, DOES_NOT_CONFORM, INCOMPLETE
 from attest.spec import Spec
+
+WIDTH = 80
+_SHORT = {CONFORMS: "conforms", CONFORMS_WITH_KNOWN: "known", INCOMPLETE: "open", NOT_OFFERED: "-"}
+_LEGEND = "known: conforms with known failures; open: incomplete; -: not offered"
 
 
 def summary_lines(
     by_implementation: Mapping[str, Sequence[Record]], spec: Spec, plan: Plan, missing: Sequence[str]
 ) -> Iterator[str]:
-    """Per implementation: one line per milestone, then the first thing to fix."""
-    for label, records in by_implementation.items():
-        yield f"{label}"
-        for milestone in spec.milestones:
-            mine = [r for r in records if r.milestone == milestone.id]
-            if mine:
-                yield f"  {milestone.id:<3} {milestone.title:<44} {_counted(mine)}"
-        yield from _next_step(label, records, spec)
-        yield f"  report: {_shown(plan.reports, label)}"
+    """Verdicts by milestone, what is open, and the next step; several implementations share one table."""
+    documents = [report_document(label, records, spec, plan) for label, records in by_implementation.items()]
+    if len(documents) == 1:
+        yield from _one(documents[0], plan)
+    else:
+        yield from _several(documents, plan)
     if missing:
-        yield f"{len(missing)} records are missing, so this run proves nothing: {', '.join(missing[:12])}"
+        text = f"{len(missing)} records are missing, so this run proves nothing: {', '.join(missing)}"
+        yield from _wrapped("", text, lines=3, margin=2)
 
 
-def _counted(records: Sequence[Record]) -> str:
-    verdict = milestone_verdict(records)
-    if verdict == NOT_OFFERED:
-        return verdict
-    counts = Counter(r.verdict for r in records)
-    parts = [f"{counts[PASS]} of {len(records)} pass"]
-    parts += [f"{n} {v}" for v, n in counts.items() if v != PASS]
-    return f"{verdict} ({', '.join(parts)})"
+def _one(document: Document, plan: Plan) -> Iterator[str]:
+    yield one_line(document["implementation"])
+    for m in document["milestones"]:
+        passed = sum(r["verdict"] == PASS for r in m["criteria"])
+        total = len(m["criteria"]) + len(m["not_selected"])
+        title = textwrap.shorten(one_line(m["title"]), 38, placeholder=" ...")
+        yield f"  {m['id']:<3} {title:<38} {m['verdict']:<28} {f'{passed}/{total}':>5}"
+    rows = _rows(document)
+    for verdict in (FAIL, ERROR, THIN, KNOWN, NOT_RUN):
+        found = [_named(r) for r in rows if r["verdict"] == verdict]
+        if found:
+            yield from _wrapped(verdict, ", ".join(found), lines=2)
+    yield from _next_step(document, plan)
+    yield from _reports(plan, document["implementation"])
 
 
-def _next_step(label: str, records: Sequence[Record], spec: Spec) -> Iterator[str]:
-    first = first_to_fix(records)
-    if first is not None:
-        yield f"  next: {first.criterion} {spec.by_id[first.criterion].title}; see `attest explain {first.criterion}`"
-        if first.failure and first.failure.looks_like:
-            yield f"        looks like {first.failure.looks_like}"
-        return
-    open_ = [r for r in records if r.verdict == FAIL]
-    if open_:
-        yield f"  also: {', '.join(r.criterion for r in open_)} (should) fail; see the report"
-    known = [r.criterion for r in records if r.verdict == KNOWN]
-    if known:
-        yield f"  known failures: {', '.join(known)}"
+def _several(documents: Sequence[Document], plan: Plan) -> Iterator[str]:
+    ids = list(dict.fromkeys(m["id"] for d in documents for m in d["milestones"]))
+    names = [one_line(d["implementation"]) for d in documents]
+    width = max([14, *map(len, names)])
+    yield f"  {'':<{width}} " + " ".join(f"{id:<8}" for id in ids)
+    for name, document in zip(names, documents):
+        cells = {m["id"]: _cell(m) for m in document["milestones"]}
+        yield (f"  {name:<{width}} " + " ".join(f"{cells.get(id, ''):<8}" for id in ids)).rstrip()
+    yield f"  {_LEGEND}"
+    for name, document in zip(names, documents):
+        yield from _wrapped(name, _advice(document, plan)[0], lines=2, margin=width + 3)
+    yield from _reports(plan, *(d["implementation"] for d in documents))
 
 
-def _shown(reports: str, label: str) -> str:
-    path = Path(reports) / label / "index.md"
+def _cell(milestone: Mapping[str, Any]) -> str:
+    broken = sum(r["verdict"] in (FAIL, ERROR) and r["level"] == "must" for r in milestone["criteria"])
+    return f"fails {broken}" if milestone["verdict"] == DOES_NOT_CONFORM else _SHORT[milestone["verdict"]]
+
+
+def _next_step(document: Document, plan: Plan) -> Iterator[str]:
+    first, *rest = _advice(document, plan)
+    yield from _wrapped("next", first, lines=2)
+    for line in rest:
+        yield from _wrapped("", line, lines=2)
+
+
+def _advice(document: Document, plan: Plan) -> list[str]:
+    """What to do next: the first sentence by itself says it."""
+    rows = _rows(document)
+    internal = next((r for r in rows if r["internal"]), None)
+    if internal:
+        return [f"{internal['id']}: {internal['reason']}; a fault of the harness, please report it"]
+    first = _first_to_fix(rows)
+    if first:
+        return _advice_on(first)
+    for verdict in (THIN, NOT_RUN):
+        found = [r for r in rows if r["verdict"] == verdict and r["level"] == "must"]
+        if found:
+            return [f"{found[0]['id']} is {verdict}: {found[0]['reason']}"]
+    return [_advice_on_the_rest(document, plan)]
+
+
+def _first_to_fix(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+    """The first failing must that stands on nothing broken; then any must; then any other."""
+    failing = [r for r in rows if r["verdict"] in (FAIL, ERROR)]
+    order = sorted(failing, key=lambda r: (r["level"] != "must", bool(r["blocked_by"])))
+    return order[0] if order else None
+
+
+def _advice_on(row: Mapping[str, Any]) -> list[str]:
+    lines = [f"{row['id']} is the first to fix; see `attest explain {row['id']}`"]
+    failure = row["failure"] or {}
+    lines.append(f"{row['title']}: {failure.get('seen') or row['reason']}")
+    if failure.get("looks_like"):
+        lines.append(f"looks like {failure['looks_like']}")
+    if failure.get("replay"):
+        lines.append(failure["replay"])
+    return lines
+
+
+def _advice_on_the_rest(document: Document, plan: Plan) -> str:
+    partial = next((m for m in document["milestones"] if m["not_selected"]), None)
+    if partial:
+        return f"what was selected passes; judge the rest of {partial['id']} with --milestone {partial['id']}"
+    for m in document["milestones"]:
+        lacking = [r["id"] for r in m["criteria"] if r["verdict"] == NOT_OFFERED and r["level"] == "must"]
+        if lacking and (m["verdict"] != NOT_OFFERED or plan.asked):
+            return f"offer what {lacking[0]} needs; see `attest explain {lacking[0]}`"
+    later = [m["id"] for m in document["milestones"] if m["verdict"] == NOT_OFFERED]
+    if later and len(later) == len(document["milestones"]):
+        return f"nothing is offered yet; start with {later[0]}, see `attest explain {later[0]}`"
+    if later:
+        return f"all that is offered conforms; not offered: {', '.join(later)} (`attest explain {later[0]}`)"
+    return "nothing: every milestone asked for conforms"
+
+
+def _rows(document: Document) -> list[Mapping[str, Any]]:
+    return [r for m in document["milestones"] for r in m["criteria"]]
+
+
+def _named(row: Mapping[str, Any]) -> str:
+    return row["id"] if row["level"] == "must" else f"{row['id']} ({row['level']})"
+
+
+def _wrapped(name: str, text: str, *, lines: int, margin: int = 17) -> Iterator[str]:
+    """At most this many lines; a command is never broken, so that it can be copied."""
+    text = one_line(text)
+    parts = [text] if text.startswith("pytest ") else textwrap.wrap(text, WIDTH - margin)
+    if len(parts) > lines:
+        parts = textwrap.wrap(text, WIDTH - margin, max_lines=lines, placeholder=" ...")
+    for i, part in enumerate(parts):
+        yield f"  {name if i == 0 else '':<{margin - 2}}{part}"
+
+
+def _reports(plan: Plan, *labels: str) -> Iterator[str]:
+    home = Path(plan.reports) / labels[0] if len(labels) == 1 else Path(plan.reports)
+    pages = [home / "report.html", home / "index.md"] if len(labels) == 1 else [home / "report.html"]
+    page = next((p for p in pages if p.is_file()), None)
+    if page is None and len(labels) > 1:
+        page = home
+    if page is not None:
+        yield f"  {'report':<15}{_shown(page)}"
+
+
+def _shown(path: Path) -> str:
     try:
         return str(path.relative_to(Path.cwd()))
     except ValueError:
