@@ -108,7 +108,7 @@ class Subject:
             raise Violation(f"building {operation} raised {_sentence(error)}") from error
         if not callable(component) and operation not in ("trainer", "optimizer"):
             raise Violation(
-                f"building {operation} gave {_kind(component)}; return a component that can be called"
+                f"building {operation} gave {kind_of(component)}; return a component that can be called"
             )
         return component
 
@@ -124,7 +124,7 @@ class Subject:
         args = tuple(aligned(a) if isinstance(a, np.ndarray) else a for a in args)
         given = {str(i): a for i, a in enumerate(args)}
         with self.listening(operation, None, "function", given) as heard:
-            heard["output"] = array_of(_guarded(operation, lambda: function(*args)), operation)
+            heard["output"] = array_of(guarded(operation, lambda: function(*args)), operation)
         return heard["output"]
 
     @contextmanager
@@ -175,7 +175,7 @@ class Boundary:
         function = self._method(name) if name != "__call__" else self.component
         label = self.operation if name == "__call__" else f"{self.operation}.{name}"
         with self._listening(name, inputs) as heard:
-            heard |= arrays_of(_guarded(label, lambda: function(**fresh(inputs))), label)
+            heard |= arrays_of(guarded(label, lambda: function(**fresh(inputs))), label)
         return heard
 
     def _listening(self, method: str, inputs: Mapping[str, Any]) -> AbstractContextManager[dict[str, Array]]:
@@ -186,7 +186,7 @@ class Boundary:
         if not hasattr(self.component, "parameters"):
             return {}
         return arrays_of(
-            _guarded(self._label("parameters"), self.component.parameters), self._label("parameters")
+            guarded(self._label("parameters"), self.component.parameters), self._label("parameters")
         )
 
     def load(self, parameters: Arrays) -> None:
@@ -195,35 +195,35 @@ class Boundary:
             return
         load = self._method("load")
         self.loaded = parameters
-        _guarded(self._label("load"), lambda: load(fresh(parameters)))
+        guarded(self._label("load"), lambda: load(fresh(parameters)))
 
     def buffers(self) -> dict[str, Array]:
         """Arrays that are not learned."""
         buffers = self._method("buffers")
-        return arrays_of(_guarded(self._label("buffers"), buffers), self._label("buffers"))
+        return arrays_of(guarded(self._label("buffers"), buffers), self._label("buffers"))
 
     def train(self, seed: int) -> None:
         """Switch randomness on."""
         train = self._method("train")
         self.seed = seed
-        _guarded(self._label("train"), lambda: train(seed))
+        guarded(self._label("train"), lambda: train(seed))
 
     def eval(self) -> None:
         """Switch randomness off."""
         self.seed = None
         if hasattr(self.component, "eval"):
-            _guarded(self._label("eval"), self.component.eval)
+            guarded(self._label("eval"), self.component.eval)
 
     def gradients(self, inputs: Mapping[str, Any], cotangents: Arrays) -> Gradients:
         """Gradients by input and parameter name."""
         gradients = self._method("gradients")
         label = self._label("gradients")
         with self._listening("gradients", {**inputs, "cotangents": cotangents}) as heard:
-            result = _guarded(label, lambda: gradients(fresh(inputs), fresh(cotangents)))
+            result = guarded(label, lambda: gradients(fresh(inputs), fresh(cotangents)))
             for part in ("inputs", "parameters"):
                 if not hasattr(result, part):
                     raise Violation(
-                        f"{label} gave {_kind(result)}; return an object with inputs and parameters"
+                        f"{label} gave {kind_of(result)}; return an object with inputs and parameters"
                     )
             found = Gradients(arrays_of(result.inputs, label), arrays_of(result.parameters, label))
             heard |= {**found.inputs, **found.parameters}
@@ -240,11 +240,23 @@ class Boundary:
         return function
 
 
+class Named(dict[str, Array]):
+    """Arrays by name. Asking for one that was not returned is the implementation's failure."""
+
+    def __init__(self, label: str, arrays: Mapping[str, Array]) -> None:
+        super().__init__(arrays)
+        self.label = label
+
+    def __missing__(self, name: str) -> Array:
+        names = ", ".join(sorted(self)) or "nothing"
+        raise Violation(f"{self.label} returned {names}; return {name} too")
+
+
 def arrays_of(result: Any, label: str) -> dict[str, Array]:
     """Check that a result is a mapping of arrays and copy it."""
     if not isinstance(result, Mapping):
-        raise Violation(f"{label} returned {_kind(result)}; return a mapping of names to numpy arrays")
-    return {str(name): array_of(value, f"{label}[{name!r}]") for name, value in result.items()}
+        raise Violation(f"{label} returned {kind_of(result)}; return a mapping of names to numpy arrays")
+    return Named(label, {str(name): array_of(x, f"{label}[{name!r}]") for name, x in result.items()})
 
 
 def array_of(value: Any, label: str) -> Array:
@@ -252,7 +264,7 @@ def array_of(value: Any, label: str) -> Array:
     if isinstance(value, np.generic):
         value = np.asarray(value)
     if not isinstance(value, np.ndarray):
-        raise Violation(f"{label} is {_kind(value)}; return a numpy array")
+        raise Violation(f"{label} is {kind_of(value)}; return a numpy array")
     if value.dtype.kind == "f" and value.dtype not in BOUNDARY_DTYPES:
         raise Violation(f"{label} has dtype {value.dtype}; return float32 or float64")
     if value.dtype.kind not in "fiub":
@@ -260,7 +272,8 @@ def array_of(value: Any, label: str) -> Array:
     return np.array(value)
 
 
-def _guarded(label: str, call: Callable[[], Any]) -> Any:
+def guarded(label: str, call: Callable[[], Any]) -> Any:
+    """Run a call of the implementation; its exceptions become sentences."""
     try:
         with quiet():
             return call()
@@ -279,6 +292,7 @@ def _sentence(error: BaseException) -> str:
     return f"{type(error).__name__}: {text[:300]}" if text else type(error).__name__
 
 
-def _kind(value: Any) -> str:
+def kind_of(value: Any) -> str:
+    """What something is, as a failure names it."""
     name = f"{type(value).__module__}.{type(value).__name__}".removeprefix("builtins.")
     return "None" if value is None else f"a {name}"
