@@ -39,7 +39,7 @@ def expect_no_trace(component: Boundary, inputs: Mapping[str, Any], *, outputs: 
 
 def world() -> dict[str, Any]:
     """The global state an implementation may not touch, as comparable values."""
-    numpy_state = np.random.get_state()
+    numpy_state: Any = np.random.get_state()
     state: dict[str, Any] = {
         "numpy's random state": (str(numpy_state[0]), _bytes(numpy_state[1]), *map(str, numpy_state[2:])),
         "Python's random state": hash(random.getstate()),

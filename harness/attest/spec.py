@@ -111,7 +111,7 @@ def load_spec(extra: tuple[Path, ...] = ()) -> Spec:
 
 def read_spec(files: Iterable[Path]) -> Spec:
     """Read and check these files as one spec."""
-    milestones = []
+    milestones: list[Milestone] = []
     by_id: dict[str, Criterion] = {}
     for path in files:
         milestone = _read_milestone(path)
@@ -173,7 +173,7 @@ def _read_criterion(path: Path, head: Mapping[str, Any], row: Mapping[str, Any])
             raise SpecError(
                 f"{where}: needs={need!r} is neither an operation nor one of {sorted(CAPABILITIES)}"
             )
-    values = {k: tuple(v) if isinstance(v, list) else v.strip() for k, v in row.items()}
+    values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v.strip() for k, v in row.items()}
     return Criterion(**values)
 
 

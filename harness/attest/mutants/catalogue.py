@@ -95,7 +95,7 @@ def variant(*milestones: str) -> Callable[[Class], Class]:
 
 def assemble(piece: type[Any], name: str) -> Any:
     """The reference implementation with one class exchanged."""
-    slots = {
+    slots: dict[type[Any], str] = {
         Formulas: "formulas",
         ReferenceTransformer: "transformer",
         ReferenceGenerator: "generator",
@@ -105,7 +105,8 @@ def assemble(piece: type[Any], name: str) -> Any:
     }
     for base, slot in slots.items():
         if issubclass(piece, base):
-            return ReferenceImplementation(name=name, **{slot: piece})
+            exchanged: dict[str, Any] = {slot: piece}
+            return ReferenceImplementation(name=name, **exchanged)
     assert issubclass(piece, ReferenceImplementation), f"{name} replaces no piece of the reference"
     return piece(name=name)
 

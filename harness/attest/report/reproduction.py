@@ -65,7 +65,7 @@ def _script(record: Record, call: Call, right: Arrays | None, request: str, path
     arrays = _arrays(call, right)
     if sum(a.size for a in arrays.values()) > MOST_NUMBERS:
         beside = path.with_suffix(".npz")
-        np.savez(beside, **arrays)
+        np.savez(beside, **arrays)  # type: ignore[arg-type]
         yield f"arrays = np.load(Path(__file__).with_name({beside.name!r}))"
     else:
         yield "arrays = {"

@@ -71,4 +71,4 @@ def first_to_fix(records: Sequence[Record]) -> Record | None:
     """The first failing must that stands on nothing broken; then any failing must."""
     failing = [r for r in records if r.verdict in (FAIL, ERROR) and r.level == "must"]
     free = [r for r in failing if not r.blocked_by]
-    return (free or failing or [None])[0]
+    return next(iter(free or failing), None)
