@@ -5,6 +5,7 @@
     def masked_keys_are_inert(impl, case): ...
 
 A property takes the implementation behind the boundary and what was drawn. Without `given` it runs once.
+One marked `stateful` returns the class of a Hypothesis state machine, which is then explored.
 """
 
 from __future__ import annotations
@@ -34,10 +35,11 @@ class Property:
     effort: float
     shrinks: bool
     only: tuple[str, ...]
+    steps: int = 0  # of a state machine
 
     def examples(self, profile: str) -> int:
         """How many cases are drawn in a profile; 1 where nothing is drawn."""
-        return max(3, round(self.effort * EXAMPLES[profile])) if self.strategies else 1
+        return max(3, round(self.effort * EXAMPLES[profile])) if self.strategies or self.steps else 1
 
     def floor(self, profile: str) -> int:
         """Fewer executed examples than this make the verdict thin."""
@@ -61,16 +63,30 @@ def given(**strategies: Any) -> Callable[[Callable[..., None]], Callable[..., No
     return mark
 
 
+def stateful(*, steps: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """The property returns a state machine; each run of it takes at most this many steps.
+
+    The machine calls `evidence.note_case` with the line that replays what it did so far.
+    """
+
+    def mark(check: Callable[..., Any]) -> Callable[..., Any]:
+        check.steps = steps  # type: ignore[attr-defined]
+        return check
+
+    return mark
+
+
 def verifies(
     *criteria: str, effort: float = 1.0, shrinks: bool = True, only: tuple[str, ...] = ()
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Register a property for these criteria. `effort` multiplies the profile's number of examples."""
 
     def register(check: Callable[..., None]) -> Callable[..., None]:
-        strategies = getattr(check, "strategies", {})
+        strategies, steps = getattr(check, "strategies", {}), getattr(check, "steps", 0)
         for id in criteria:
             name = check.__name__
-            _registry.setdefault(id, []).append(Property(id, name, check, strategies, effort, shrinks, only))
+            found = Property(id, name, check, strategies, effort, shrinks, only, steps)
+            _registry.setdefault(id, []).append(found)
         return check
 
     return register
@@ -91,7 +107,9 @@ def run_property(
     property: Property, subject: Subject, *, profile: str, seed: int, witness: str | None = None
 ) -> None:
     """Run to the end or raise the Violation of the smallest failing case."""
-    if not property.strategies:
+    if property.steps:
+        _explore(property, subject, profile, seed)
+    elif not property.strategies:
         current().begin("", ())
         property.check(subject)
     elif witness is not None:
@@ -102,19 +120,9 @@ def run_property(
 
 def _search(property: Property, subject: Subject, profile: str, seed: int) -> None:
     import hypothesis
-    from hypothesis import HealthCheck, Phase, settings, strategies
+    from hypothesis import strategies
 
-    phases = [Phase.generate, Phase.target, *([Phase.shrink] if property.shrinks else [])]
-
-    @settings(
-        max_examples=property.examples(profile),
-        deadline=None,
-        database=None,
-        phases=phases,
-        report_multiple_bugs=False,
-        print_blob=False,
-        suppress_health_check=list(HealthCheck),
-    )
+    @_settings(property, profile)
     @hypothesis.seed(seed)
     @hypothesis.given(strategies.fixed_dictionaries(dict(property.strategies)))
     def search(drawn: dict[str, Any]) -> None:
@@ -123,11 +131,41 @@ def _search(property: Property, subject: Subject, profile: str, seed: int) -> No
         if ratio > 0:
             hypothesis.target(min(ratio, 1e6), label="error over bound")
 
+    _reporting_flakes(search)
+
+
+def _explore(property: Property, subject: Subject, profile: str, seed: int) -> None:
+    import hypothesis
+    from hypothesis.stateful import run_state_machine_as_test
+
+    machine: Any = property.check(subject)
+    hypothesis.seed(seed)(machine)
+    _reporting_flakes(lambda: run_state_machine_as_test(machine, settings=_settings(property, profile)))
+
+
+def _settings(property: Property, profile: str) -> Any:
+    from hypothesis import HealthCheck, Phase, settings
+
+    return settings(
+        max_examples=property.examples(profile),
+        deadline=None,
+        database=None,
+        phases=[Phase.generate, Phase.target, *([Phase.shrink] if property.shrinks else [])],
+        report_multiple_bugs=False,
+        print_blob=False,
+        suppress_health_check=list(HealthCheck),
+        stateful_step_count=max(1, property.steps),
+    )
+
+
+def _reporting_flakes(run: Callable[[], None]) -> None:
+    from hypothesis.errors import Flaky
+
     try:
-        search()
+        run()
     except Violation:
         raise
-    except hypothesis.errors.Flaky as error:
+    except Flaky as error:
         raise Violation(f"the same case gave two outcomes ({_first_line(error)})") from error
 
 
