@@ -16,11 +16,11 @@ DEFAULT_DTYPES = ("float32",)
 BOUNDARY_DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
 
 
-class NotOffered(Exception):  # noqa: N818
+class NotOffered(Exception):
     """The implementation does not have what the criterion needs."""
 
 
-class NotRun(Exception):  # noqa: N818
+class NotRun(Exception):
     """The run lacks what the criterion needs; the reason is recorded."""
 
 
@@ -184,20 +184,20 @@ class Boundary:
     def start(self, source: Array) -> Any:
         """The state of an empty prefix, as opaque as it came."""
         start = self._method("start")
-        return _guarded(self._label("start"), lambda: start(aligned(source)))
+        return guarded(self._label("start"), lambda: start(aligned(source)))
 
     def step(self, state: Any, tokens: Array) -> tuple[Array, Any]:
         """Logits of the new tokens, and the state that includes them."""
         step, label = self._method("step"), self._label("step")
-        result = _guarded(label, lambda: step(state, aligned(tokens)))
+        result = guarded(label, lambda: step(state, aligned(tokens)))
         if not isinstance(result, tuple) or len(result) != 2:
-            raise Violation(f"{label} returned {_kind(result)}; return a pair of logits and state")
+            raise Violation(f"{label} returned {kind(result)}; return a pair of logits and state")
         return array_of(result[0], label), result[1]
 
     def reorder(self, state: Any, rows: Array) -> Any:
         """The state with these rows of the old one."""
         reorder = self._method("reorder")
-        return _guarded(self._label("reorder"), lambda: reorder(state, aligned(rows)))
+        return guarded(self._label("reorder"), lambda: reorder(state, aligned(rows)))
 
     def parameters(self) -> dict[str, Array]:
         """Canonical parameters; empty for a component that has no such method."""

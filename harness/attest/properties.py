@@ -122,7 +122,7 @@ def _search(property: Property, subject: Subject, profile: str, seed: int) -> No
     import hypothesis
     from hypothesis import strategies
 
-    @_settings(property, profile)
+    @_settings(property, profile)  # type: ignore[untyped-decorator]
     @hypothesis.seed(seed)
     @hypothesis.given(strategies.fixed_dictionaries(dict(property.strategies)))
     def search(drawn: dict[str, Any]) -> None:
@@ -140,7 +140,11 @@ def _explore(property: Property, subject: Subject, profile: str, seed: int) -> N
 
     machine: Any = property.check(subject)
     hypothesis.seed(seed)(machine)
-    _reporting_flakes(lambda: run_state_machine_as_test(machine, settings=_settings(property, profile)))
+
+    def explore() -> None:
+        run_state_machine_as_test(machine, settings=_settings(property, profile))
+
+    _reporting_flakes(explore)
 
 
 def _settings(property: Property, profile: str) -> Any:
