@@ -115,6 +115,18 @@ def expect_refused_by_name(call: Callable[[], Any], what: str, *names: str) -> N
         expect(found is not None, f"{what} raised {kind}({message!r}), which should name {name}")
 
 
+def expect_gradients(
+    seen: Gradients, wanted: Mapping[str, Expected], *, skip: Collection[str] = (), factor: float = 1.0
+) -> None:
+    """Every gradient the reference has, by name, within its distance times `factor`."""
+    found = {**seen.inputs, **seen.parameters}
+    for name, want in wanted.items():
+        if name in skip:
+            continue
+        expect(name in found, f"the gradient of {name} is missing")
+        expect_close(found[name], want, f"the gradient of {name}", factor=factor)
+
+
 def _judge(error: Array, seen: Array, wanted: Array, what: str, limit: str) -> None:
     worst = tuple(int(i) for i in np.unravel_index(int(np.argmax(error)), error.shape))
     ratio = float(error[worst])
@@ -145,13 +157,3 @@ def _summary(result: Any) -> str:
     if isinstance(result, np.ndarray):
         return f"of shape {_shape(result.shape)}"
     return type(result).__name__
-
-
-def expect_gradients(seen: Gradients, wanted: Mapping[str, Expected], *, skip: Collection[str] = ()) -> None:
-    """Every gradient the reference has, by name, within its distance."""
-    found = {**seen.inputs, **seen.parameters}
-    for name, want in wanted.items():
-        if name in skip:
-            continue
-        expect(name in found, f"the gradient of {name} is missing")
-        expect_close(found[name], want, f"the gradient of {name}")

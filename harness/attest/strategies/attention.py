@@ -12,12 +12,15 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from hypothesis import strategies as st
 
-from attest.boundary import Subject
+from attest.boundary import Boundary, Subject
 from attest.contract import Array, Config
-from attest.reference.oracle import Expected, expected
+from attest.reference.oracle import Expected, bounded_gradients, expected
 from attest.strategies.cases import Case, dtypes, regimes, seeds
 
 MASKS = ("none", "keys", "pairs", "shared")
+HIDING = ("keys", "pairs", "shared")
+ALIKE = ("", "", "T=S", "B=T", "B=H", "B=T=S")
+BLIND = ("mask", "length", "causal")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,13 +54,21 @@ class AttentionCase(Case):
         """(B,) or (B, H)."""
         return (self.B, self.H) if self.H else (self.B,)
 
+    @property
+    def regimes(self) -> tuple[str, ...]:
+        alike = [f"{a}={b}" for a, b in (("T", "S"), ("B", "T"), ("B", "H")) if self._equal(a, b)]
+        return (*super().regimes, f"mask {self.mask}", *(["causal"] if self.causal else []), *alike)
+
+    def _equal(self, a: str, b: str) -> bool:
+        return bool(getattr(self, a) == getattr(self, b) > 1)
+
     @cached_property
     def inputs(self) -> dict[str, Any]:
         """q, k, v and, where the case has them, mask and causal."""
         rng = self.rng()
-        gain = 4.0 if self.regime == "saturated" else 1.0
-        q = self.draw(rng, *self.leading, self.T, self.d_k) * np.asarray(gain, dtype=np.float32)
-        k = self.draw(rng, *self.leading, self.S, self.d_k) * np.asarray(gain, dtype=np.float32)
+        gain = np.asarray(4.0 if self.regime == "saturated" else 1.0, np.float32)
+        q = self.draw(rng, *self.leading, self.T, self.d_k) * gain
+        k = self.draw(rng, *self.leading, self.S, self.d_k) * gain
         v = self.draw(rng, *self.leading, self.S, self.d_v)
         made: dict[str, Any] = {"q": q, "k": k, "v": v}
         if self.mask != "none":
@@ -89,19 +100,81 @@ class AttentionCase(Case):
             seen &= np.arange(self.S) <= np.arange(self.T)[:, None] + self.S - self.T
         return seen
 
+    @property
+    def unseen(self) -> Array:
+        """Keys that no query sees, (..., S)."""
+        return np.asarray(~self.visible.any(-2))
+
     @cached_property
     def expected(self) -> dict[str, Expected]:
         """Output and weights of the reference."""
-        return expected("attention", self.config, {}, self.inputs)
+        return self.expected_for(self.inputs)
+
+    def expected_for(self, inputs: dict[str, Any]) -> dict[str, Expected]:
+        """Output and weights of the reference for other inputs of this case."""
+        return expected("attention", self.config, {}, inputs)
 
     def with_inputs(self, **changes: Any) -> dict[str, Any]:
-        """The inputs with some arrays replaced."""
-        return {**self.inputs, **changes}
+        """The inputs with some arrays replaced; None leaves one out."""
+        return {name: x for name, x in {**self.inputs, **changes}.items() if x is not None}
+
+    def spoiled(self, junk: float) -> dict[str, Any]:
+        """The inputs with junk in every key and value that no query sees."""
+        k, v = self.inputs["k"].copy(), self.inputs["v"].copy()
+        signs = np.where(self.rng(3).random(k.shape) < 0.5, -1.0, 1.0)
+        with np.errstate(all="ignore"):
+            k[self.unseen] = (junk * signs)[self.unseen]
+        v[self.unseen] = junk
+        return self.with_inputs(k=k, v=v)
+
+    def spoiled_for_some(self, junk: float) -> tuple[dict[str, Any], Array]:
+        """Junk in about half of the keys and values, and which queries (..., T) see none of those."""
+        k, v = self.inputs["k"].copy(), self.inputs["v"].copy()
+        chosen = self.rng(4).random(k.shape[:-1]) < 0.5
+        k[chosen], v[chosen] = junk, -junk
+        return self.with_inputs(k=k, v=v), np.asarray(~(self.visible & chosen[..., None, :]).any(-1))
+
+    def blinded(self, way: str) -> tuple[dict[str, Any], Array]:
+        """Inputs with queries that see nothing, and which they are, (..., T).
+
+        By a mask over one query, by a row of length zero, or by causal attention with more queries than keys.
+        """
+        shape = (*self.leading, self.T, self.S)
+        if way == "causal":
+            keys = max(1, self.T // 2)
+            k, v = self.inputs["k"][..., :keys, :], self.inputs["v"][..., :keys, :]
+            visible = np.arange(k.shape[-2]) <= np.arange(self.T)[:, None] + k.shape[-2] - self.T
+            inputs = self.with_inputs(k=k, v=v, causal=True, mask=None)
+            return inputs, np.broadcast_to(~visible.any(-1), shape[:-1])
+        mask = np.broadcast_to(self.allowed, shape).copy()
+        if way == "length":
+            mask[0] = False
+        else:
+            mask[..., self.T // 2, :] = False
+        return self.with_inputs(mask=mask, causal=None), np.asarray(~mask.any(-1))
 
     def cotangents(self) -> dict[str, Array]:
         """Random cotangents of the output."""
         shape = (*self.leading, self.T, self.d_v)
         return {"output": self.draw(self.rng(2), *shape, regime="unit")}
+
+    def gradients_for(self, inputs: dict[str, Any]) -> dict[str, Expected]:
+        """Gradients of the reference."""
+        return bounded_gradients("attention", self.config, {}, inputs, self.cotangents())
+
+    def sharpest(self, subject: Subject) -> Self:
+        """This case in the most exact dtype on offer."""
+        return self.but(dtype="float64" if "float64" in subject.dtypes else subject.dtypes[0])
+
+
+def weights_of(component: Boundary, inputs: dict[str, Any]) -> Array:
+    """The weights, read off with V = identity where the component returns none."""
+    seen = component(**inputs)
+    if "weights" in seen:
+        return seen["weights"]
+    k = inputs["k"]
+    identity = np.broadcast_to(np.eye(k.shape[-2], dtype=k.dtype), (*k.shape[:-1], k.shape[-2]))
+    return component(**{**inputs, "v": identity})["output"]
 
 
 @st.composite
@@ -116,14 +189,20 @@ def attention_cases(
     max_length: int = 9,
     kinds: tuple[str, ...] | None = None,
 ) -> AttentionCase:
-    """Small cases; every size may be 1 and none need be equal. Causal cases have T <= S."""
+    """Small cases; every size may be 1, and some are made equal on purpose. Causal cases have T <= S."""
+    alike = draw(st.sampled_from(ALIKE))
+    heads = st.integers(1, 4) if alike == "B=H" else st.sampled_from((0, 0, 1, 2, 3, 4))
+    H = draw(heads)
     T = draw(st.integers(1, max_length))
-    S = max(min_keys, T if square else draw(st.integers(1, max_length)))
+    S = draw(st.integers(min_keys, max_length))
+    B = H if alike == "B=H" else draw(st.integers(1, 4))
+    T = B if alike.startswith("B=T") else T
+    S = max(min_keys, T if square or alike.endswith("T=S") or alike == "B=T=S" else S)
     is_causal = draw(st.booleans()) if causal is None else causal
     return AttentionCase(
-        B=draw(st.integers(1, 4)),
-        H=draw(st.sampled_from((0, 0, 1, 2, 3, 4))),
-        T=min(T, S) if is_causal else T,
+        B=B,
+        H=H,
+        T=S if square else min(T, S) if is_causal else T,
         S=S,
         d_k=draw(st.integers(min_width, 12)),
         d_v=draw(st.integers(1, 8)),
