@@ -138,7 +138,7 @@ def _explore(property: Property, subject: Subject, profile: str, seed: int) -> N
     import hypothesis
     from hypothesis.stateful import run_state_machine_as_test
 
-    machine: Any = property.check(subject)
+    machine: Any = property.check(subject)  # type: ignore[func-returns-value]
     hypothesis.seed(seed)(machine)
 
     def explore() -> None:
