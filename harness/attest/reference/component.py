@@ -97,6 +97,10 @@ class ReferenceComponent(InputRules, ConfigRules):
             return {}
         return {"positions": self.formulas.position_buffer().astype(self.dtype)}
 
+    @property
+    def training(self) -> bool:
+        return self.seed is not None
+
     def train(self, seed: int) -> None:
         self.seed = seed
 

@@ -37,10 +37,15 @@ class ReferenceGenerator(ReferenceComponent):
     def __call__(self, *, source: Array, max_len: int, **settings: Any) -> dict[str, Array]:  # type: ignore[override]
         chosen = {**self.defaults(), **settings}
         self.check_settings(max_len, **chosen)
-        source = self.accept({"source": source})["source"]
+        source = self.left_aligned(self.accept({"source": source})["source"])
         with np.errstate(all="ignore"):
             results = self.search(source, max_len, chosen)
         return self.packed(results, chosen)
+
+    def left_aligned(self, source: Array) -> Array:
+        """Padding before a sequence goes behind it: positions count from the first real token."""
+        leading = (source != self.config.pad_id).argmax(axis=1)
+        return np.stack([np.roll(row, -int(by)) for row, by in zip(source, leading)])
 
     def defaults(self) -> dict[str, Any]:
         return {

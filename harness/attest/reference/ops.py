@@ -12,12 +12,22 @@ from typing import Any
 
 import numpy as np
 
-from attest.reference.tape import Array, Operand, Var, constant, node, tracks_error, unbroadcast, variance_of
+from attest.reference.tape import (
+    Array,
+    Operand,
+    Var,
+    constant,
+    node,
+    rounded,
+    tracks_error,
+    unbroadcast,
+    variance_of,
+)
 
 
 def matmul(a: Var, b: Var) -> Var:
     """a @ b over the last two axes; leading axes broadcast."""
-    value = a.value @ b.value
+    value = rounded(a.value @ b.value)
     return node(value, (a, b), lambda g: _matmul_backward(a, b, g), _matmul_variance(a, b, value))
 
 
@@ -86,7 +96,7 @@ def softmax(a: Var, allowed: Array | None = None) -> Var:
     top = np.where(top == -np.inf, 0.0, top)
     raised = np.exp(x - top)
     total = raised.sum(axis=-1, keepdims=True)
-    p = raised / np.where(total == 0, 1.0, total)
+    p = rounded(raised / np.where(total == 0, 1.0, total))
     return node(
         p, (a,), lambda g: (_softmax_backward(p, g, allowed, a.shape),), _softmax_variance(a, x, top, p)
     )
@@ -114,7 +124,7 @@ def log_softmax(a: Var) -> Var:
     shifted = a.value - a.value.max(axis=-1, keepdims=True)
     total = np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
     value = shifted - total
-    p = np.exp(value)
+    p = rounded(np.exp(value))
     variance = None
     if a.eps:
         width = p.shape[-1]
@@ -158,7 +168,7 @@ def layer_norm(a: Var, weight: Var, bias: Var, eps: float) -> Var:
     x = a.value
     centred = x - x.mean(axis=-1, keepdims=True)
     r = 1.0 / np.sqrt((centred * centred).mean(axis=-1, keepdims=True) + eps)
-    h = centred * r
+    h = rounded(centred * r)
     value = h * weight.value + bias.value
 
     def backward(g: Array) -> tuple[Array, Array, Array]:

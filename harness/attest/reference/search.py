@@ -25,6 +25,14 @@ class Result:
     score: float
 
 
+@dataclass(frozen=True)
+class BeamResult:
+    """All that finished, best first, and the smallest distance between neighbours that a cut could part."""
+
+    results: tuple[Result, ...]
+    gap: float
+
+
 class Searcher:
     """One model, searched the slow way."""
 
@@ -80,3 +88,34 @@ class Searcher:
                 found.append(Result(ended, float(total), self.score(float(total), length, alpha)))
             prefixes, totals = prefixes[~over], totals[~over]
         return sorted(found, key=lambda result: -result.score)
+
+    def beam(self, source: Array, max_len: int, width: int, alpha: float) -> BeamResult:
+        """Beam search over one source row (1, S), every prefix read anew at every step."""
+        live: list[tuple[tuple[int, ...], float]] = [((), 0.0)]
+        finished: list[Result] = []
+        gap = float("inf")
+        for length in range(1, max_len + 1):
+            ranked = self.continuations(source, live)
+            totals = [total for _, total in ranked[: 2 * width + 1]]
+            gap = min([gap, *(a - b for a, b in zip(totals, totals[1:]))])
+            ended = [c for c in ranked[:width] if c[0][-1] == self.config.eos_id]
+            finished += [Result(t, p, self.score(p, length, alpha)) for t, p in ended]
+            live = [c for c in ranked[: 2 * width] if c[0][-1] != self.config.eos_id][:width]
+            if len(finished) >= width:
+                break
+        else:
+            finished += [Result(t, p, self.score(p, max_len, alpha)) for t, p in live]
+        return BeamResult(tuple(sorted(finished, key=lambda result: -result.score)), gap)
+
+    def continuations(
+        self, source: Array, live: list[tuple[tuple[int, ...], float]]
+    ) -> list[tuple[tuple[int, ...], float]]:
+        """Every live hypothesis with one more token, by summed log-probability."""
+        prefixes = np.array([tokens for tokens, _ in live], dtype=np.int64)
+        logs = self.log_probabilities(np.repeat(source, len(live), axis=0), prefixes)[:, -1]
+        grown = [
+            ((*tokens, token), total + float(logs[row, token]))
+            for row, (tokens, total) in enumerate(live)
+            for token in range(logs.shape[-1])
+        ]
+        return sorted(grown, key=lambda pair: -pair[1])

@@ -8,7 +8,8 @@ which every operation adds its own roundings to those it inherits.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -56,6 +57,27 @@ class Var:
 
 
 Operand = Var | Array | float
+
+_roundings: tuple[np.random.Generator, float] | None = None
+
+
+@contextmanager
+def rounding(rng: np.random.Generator, size: float) -> Iterator[None]:
+    """Inside, operations whose backward pass cancels see their own results off by relative `size`."""
+    global _roundings
+    _roundings = (rng, size)
+    try:
+        yield
+    finally:
+        _roundings = None
+
+
+def rounded(x: Array) -> Array:
+    """x as an operation remembers it for its backward pass; off by a rounding inside `rounding`."""
+    if _roundings is None:
+        return x
+    rng, size = _roundings
+    return x * (1 + size * rng.standard_normal(x.shape))
 
 
 def leaf(value: Any, *, eps: float = 0.0, error: float = 0.0, gradient: bool = False) -> Var:

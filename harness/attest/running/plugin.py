@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
@@ -60,7 +59,9 @@ def pytest_configure(config: pytest.Config) -> None:
                 raise pytest.UsageError(f"--{name} needs --impl=NAME; see `attest list`")
         return
     if getattr(config.option, "dist", "no") in ("loadgroup", "loadscope", "loadfile"):
-        raise pytest.UsageError(f"--dist={config.option.dist} hangs when a worker dies; use load or worksteal")
+        raise pytest.UsageError(
+            f"--dist={config.option.dist} hangs when a worker dies; use load or worksteal"
+        )
     for name in THREADS:
         os.environ.setdefault(name, "1")
     from attest.running.session import Conformance
@@ -69,4 +70,5 @@ def pytest_configure(config: pytest.Config) -> None:
         Conformance.on_worker(config) if hasattr(config, "workerinput") else Conformance.plan(config)
     )
     config.args = [str(conformance.anchor)]
+    config.option.reportchars = ""  # the closing summary is ours
     config.pluginmanager.register(conformance, "attest-conformance")
