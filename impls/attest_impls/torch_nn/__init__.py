@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pluggy
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from attest.adapters.torch import TorchComponent, seeded
-from attest.contract import Array, Config
+from attest.contract import Array, Arrays, Config
 
-from . import layers, masks, names
+from . import layers, masks, model, names
 
 
 def component(
@@ -22,10 +22,11 @@ def component(
     config: Config,
     own_names: names.Names | None = None,
     call: Any = None,
-) -> TorchComponent:
+    kind: type[TorchComponent] = TorchComponent,
+) -> Any:
     with seeded(config.seed, config.device):
         module = build(config)
-    return TorchComponent(module, config, own_names, call)
+    return kind(module, config, own_names, call)
 
 
 class TorchNN:
@@ -80,6 +81,22 @@ class TorchNN:
     def decoder(self, config: Config) -> TorchComponent:
         call = partial(layers.decode, heads=config.num_heads)
         return component(layers.decoder, config, names.decoder(config), call)
+
+    def transformer(self, config: Config) -> model.TransformerComponent:
+        own_names = names.transformer(config)
+        return component(model.Transformer, config, own_names, kind=model.TransformerComponent)
+
+    def loss(self, config: Config) -> TorchComponent:
+        def call(module: nn.Module, logits: Tensor, labels: Tensor) -> dict[str, Tensor]:
+            return {"loss": module(logits.flatten(0, 1), labels.flatten())}
+
+        return component(model.cross_entropy, config, call=call)
+
+    def clip_gradients(self, config: Config) -> Callable[..., Arrays]:
+        return lambda gradients: model.clip(config, gradients)
+
+    def optimizer(self, config: Config) -> model.Optimizer:
+        return model.Optimizer(config, self.transformer(config).parameters())
 
 
 @pluggy.HookimplMarker("attest")

@@ -43,6 +43,13 @@ def decoder(config: Config, prefix: str = "", own: str = "") -> Names:
     return names | _final_norm(config, prefix, own)
 
 
+def transformer(config: Config) -> Names:
+    return {
+        **encoder(config, "encoder.", "transformer.encoder."),
+        **decoder(config, "decoder.", "transformer.decoder."),
+    }
+
+
 def sequential(config: Config) -> Names:
     """Of nn.Sequential(Linear, activation, Linear)."""
     return _linears(config, "", "", (("inner", "0"), ("outer", "2")))
