@@ -87,8 +87,8 @@ def bounded_gradients(
 ) -> dict[str, Expected]:
     """Gradients of floating inputs and parameters by name, each with one distance for the whole array.
 
-    The distance is 1024 roundings of the array's own scale, plus 64 times what it moves in two runs whose inputs,
-    parameters and inner results are off by a few roundings: cancellation is the formula's, not the program's.
+    The distance is 1024 roundings of the array's own scale, plus 64 times what it moves in two runs whose
+    inputs, parameters and inner results are off by a few roundings: cancellation is the formula's own.
     """
     exact = _merged(expected_gradients(operation, config, parameters, inputs, cotangents))
     eps = EPSILON[config.dtype]
