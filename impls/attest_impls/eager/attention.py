@@ -83,6 +83,7 @@ def attention(
     T, S = q.shape[-2], k.shape[-2]
     if mask is not None:
         check_broadcasts(mask, (*q.shape[:-1], S))
+        mask = torch.atleast_2d(mask)
     allowed = allowed_by_all(mask, causal_mask(T, S, q.device) if causal else None)
     if allowed is not None:
         k, v = without_unseen(k, allowed), without_unseen(v, allowed)
