@@ -111,8 +111,8 @@ def table(namings: Iterable[Naming]) -> Iterator[str]:
 
 PAGE = """# How well the diagnosis does
 
-When a criterion fails, the implementation's answers on the failing case and about forty others are compared with
-those of every known defect. This table is made by `python -m attest.diagnosis_trial`: every known defect is
+When a criterion fails, the implementation's answers on the failing case and about forty others are compared
+with those of every known defect. This table is made by `python -m attest.diagnosis_trial`: every known defect is
 presented under another name, and counts as named when it is among the best matches.
 
 """
