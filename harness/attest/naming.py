@@ -38,4 +38,5 @@ def _value(name: str, text: str, default: Any) -> Any:
         return _BOOLEANS[text.lower()] if kind is bool else kind(text)
     except (KeyError, ValueError):
         wanted = {int: "a whole number", float: "a number", bool: "true or false"}[kind]
-        raise UsageError(f"{name}={printable(text)!r} is not {wanted}; write for example {name}={default}") from None
+        example = f"{name}={1 if default is None else default}"
+        raise UsageError(f"{name}={printable(text)!r} is not {wanted}; write for example {example}") from None

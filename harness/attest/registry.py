@@ -20,6 +20,7 @@ from attest.contract import OPERATIONS, PROJECT, Hooks
 
 NAME_RULE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 HOOK = "attest_implementations"
+MILESTONES = "attest_milestones"
 
 
 class UsageError(ValueError):
@@ -117,6 +118,25 @@ def load(request: Request) -> list[Any]:
     if request.is_registered:
         return [i for i in implementations if i.name == request.target] or implementations
     return implementations
+
+
+def added_milestones(request: Request) -> list[tuple[str, str]]:
+    """What a plugin adds: pairs of a spec file and the module with its properties, both there."""
+    source = printable(request.target)
+    hook = getattr(_import(request, source), MILESTONES, None)
+    found = _call(hook, source) if callable(hook) else []
+    if not isinstance(found, list | tuple) or not all(isinstance(f, tuple) and len(f) == 2 for f in found):
+        raise BrokenPlugin(
+            f"{source}: {MILESTONES}() returned no list of pairs; return (spec file, module name)"
+        )
+    for path, module in found:
+        if not Path(path).is_file():
+            raise BrokenPlugin(f"{source}: {MILESTONES}() names {printable(str(path))}, which is no file")
+        try:
+            importlib.import_module(module)
+        except (Exception, SystemExit) as error:
+            raise BrokenPlugin(f"{source}: {module} cannot be imported ({sentence(error)})") from error
+    return [(str(Path(path).resolve()), module) for path, module in found]
 
 
 def offered(implementation: Any) -> list[str]:
@@ -219,9 +239,8 @@ def _checked(implementation: Any, source: str) -> Any:
         kind = type(implementation).__name__
         raise BrokenPlugin(f"{source}: an implementation ({kind}) has no name; give it a string `name`")
     if not NAME_RULE.fullmatch(name):
-        raise BrokenPlugin(
-            f"{source}: name={name!r} cannot name a report; use letters, digits, dot, dash or underscore, 64 at most"
-        )
+        rule = "use letters, digits, dot, dash or underscore, 64 at most"
+        raise BrokenPlugin(f"{source}: name={name!r} cannot name a report; {rule}")
     return implementation
 
 

@@ -97,9 +97,10 @@ class Spec:
 
 
 def spec_directory() -> Path:
-    """Where the spec lives: beside the harness in a checkout, inside the package in a wheel."""
-    checkout = Path(__file__).resolve().parents[2] / "spec"
-    return checkout if checkout.is_dir() else Path(__file__).resolve().parent / "spec_data"
+    """Where the spec lives: inside the package in a wheel, beside the harness in a checkout."""
+    here = Path(__file__).resolve()
+    packaged = here.parent / "spec_data"
+    return packaged if packaged.is_dir() else here.parents[2] / "spec"
 
 
 @cache

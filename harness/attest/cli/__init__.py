@@ -42,26 +42,44 @@ class Commands(click.Group):
         return super().resolve_command(ctx, args)
 
 
-@click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(
+    cls=Commands, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]}
+)
 @click.version_option(__version__, prog_name="attest")
-def cli() -> None:
+@click.pass_context
+def cli(ctx: click.Context) -> None:
     """Tell whether a Transformer implementation is right, milestone by milestone, and where it is wrong.
 
     Start with `attest new mine`, then `pytest --impl=mine.py` after every step.
     """
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
 
 
 def main() -> None:
     """Entry point: what a user did wrong is one sentence and exit code 2, a broken spec exit code 3."""
-    from attest.spec import SpecError
-
     try:
-        cli(prog_name="attest")
-    except SpecError as error:
-        click.echo(f"Error: {error}", err=True)
-        sys.exit(3)
+        code = cli(prog_name="attest", standalone_mode=False)
+    except click.Abort:
+        code = _refuse("interrupted", 130)
+    except click.ClickException as error:
+        code = _refuse(_sentence(error), 2)
     except ValueError as error:
-        if type(error).__name__ not in ("UsageError", "BrokenPlugin"):
+        codes = {"SpecError": 3, "UsageError": 2, "BrokenPlugin": 2, "ReportError": 2}
+        if type(error).__name__ not in codes:
             raise
-        click.echo(f"Error: {error}", err=True)
-        sys.exit(2)
+        code = _refuse(str(error), codes[type(error).__name__])
+    sys.exit(code)
+
+
+def _refuse(sentence: str, code: int) -> int:
+    click.echo(f"Error: {sentence}", err=True)
+    return code
+
+
+def _sentence(error: click.ClickException) -> str:
+    """click's own complaints get a remedy; ours have one."""
+    text = error.format_message()
+    if type(error) is click.UsageError or not isinstance(error, click.UsageError) or error.ctx is None:
+        return text
+    return f"{text.rstrip('.')}; see `{error.ctx.command_path} --help`"

@@ -10,7 +10,9 @@ SECTIONS = ("implementations", "milestones", "criteria")
 @click.command("list", context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--offers", is_flag=True, help="Load each implementation and show which operations it offers.")
 @click.option("--impl", "-i", multiple=True, metavar="IMPL", help="With --offers: look at this one; repeats.")
-@click.option("--parameters", metavar="OPERATION", help="Canonical names and shapes of an operation's parameters.")
+@click.option(
+    "--parameters", metavar="OPERATION", help="Canonical names and shapes of an operation's parameters."
+)
 @click.argument("words", nargs=-1, metavar="[SECTION] [NAME=VALUE]...")
 def command(offers: bool, impl: tuple[str, ...], parameters: str | None, words: tuple[str, ...]) -> None:
     """Show what there is: implementations, milestones and criteria, or the SECTION of that name.

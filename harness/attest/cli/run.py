@@ -63,7 +63,12 @@ def command(
     arguments = [f"--impl={i}" for i in impl]
     arguments += [f"--milestone={m}" for m in milestone]
     arguments += [f"--criterion={c}" for c in criterion]
-    settings = {"profile": profile, "report": report, "reports": reports, "device": device}
+    settings: dict[str, str | None] = {
+        "profile": profile,
+        "report": report,
+        "reports": reports,
+        "device": device,
+    }
     settings |= {"dtype": dtype, "seed": seed, "case": case}
     arguments += [f"--attest-{k}={v}" for k, v in settings.items() if v and v != _DEFAULTS.get(k)]
     arguments += ["-n", workers or str(min(2, os.cpu_count() or 1)), *pytest_args]

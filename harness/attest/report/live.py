@@ -12,7 +12,6 @@ from rich.table import Table
 from rich.text import Text
 
 from attest.running.records import ERROR, FAIL, KNOWN, NOT_OFFERED, NOT_RUN, PASS, THIN, Record
-from attest.spec import Spec, load_spec
 
 STYLES = {PASS: "green", FAIL: "red", ERROR: "red", THIN: "yellow", KNOWN: "yellow"}
 
@@ -20,16 +19,16 @@ STYLES = {PASS: "green", FAIL: "red", ERROR: "red", THIN: "yellow", KNOWN: "yell
 class Progress:
     """What has been judged so far."""
 
-    def __init__(self, spec: Spec) -> None:
-        self.spec = spec
+    def __init__(self) -> None:
+        self.titles: Mapping[str, str] = {}
         self.labels: list[str] = []
         self.total: Counter[str] = Counter()
         self.seen: dict[tuple[str, str], Counter[str]] = {}
         self.failed: set[str] = set()
 
-    def begin(self, labels: Sequence[str], criteria: Iterable[str]) -> None:
+    def begin(self, labels: Sequence[str], criteria: Iterable[str], titles: Mapping[str, str]) -> None:
         """Set the table up from the plan."""
-        self.labels = list(labels)
+        self.labels, self.titles = list(labels), titles
         self.total.update(id.partition(".")[0] for id in criteria)
 
     def add(self, record: Record) -> bool:
@@ -46,10 +45,9 @@ class Progress:
         table.add_column("milestone")
         for label in self.labels:
             table.add_column(label, justify="left")
-        for milestone in self.spec.milestones:
-            if self.total[milestone.id]:
-                cells = (self._cell(label, milestone.id) for label in self.labels)
-                table.add_row(f"{milestone.id} {milestone.title}", *cells)
+        for milestone, title in self.titles.items():
+            if self.total[milestone]:
+                table.add_row(title, *(self._cell(label, milestone) for label in self.labels))
         return table
 
     def _cell(self, label: str, milestone: str) -> Text:
@@ -65,12 +63,12 @@ class Progress:
 def watch(events: Iterator[Mapping[str, Any]], console: Console | None = None) -> dict[str, Any] | None:
     """Show the events of a run until they end; the closing one, or None if it never came."""
     console = console or Console()
-    progress = Progress(load_spec())
+    progress = Progress()
     closing: dict[str, Any] | None = None
     with Live(console=console, transient=True, auto_refresh=False) as live:
         for event in events:
             if "labels" in event:
-                progress.begin(event["labels"], event["criteria"])
+                progress.begin(event["labels"], event["criteria"], event["titles"])
             if "record" in event:
                 record = Record.from_json(event["record"])
                 if progress.add(record):

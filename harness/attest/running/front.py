@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext, suppress
 from enum import Enum
 from typing import IO, Any
 
@@ -29,17 +29,19 @@ def run_pytest(arguments: Sequence[str], mode: Mode) -> int:
     reading, writing = os.pipe()
     command = [sys.executable, "-m", "pytest", *arguments, f"--attest-events={writing}"]
     if mode is Mode.PLAIN:
-        command += ["-q", "--no-header"] if "-v" not in arguments else []
-    hidden: AbstractContextManager[IO[str] | None] = nullcontext()
-    if mode is not Mode.PLAIN:
-        hidden = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")
-    with hidden as output:
+        command += ["-q", "--no-header", "-rN"] if "-v" not in arguments else []
+    with nullcontext() if mode is Mode.PLAIN else _hidden() as output:
         process = subprocess.Popen(command, pass_fds=[writing], stdout=output, stderr=output)
         os.close(writing)
-        with os.fdopen(reading, encoding="utf-8") as stream:
+        closing = None
+        with suppress(KeyboardInterrupt), os.fdopen(reading, encoding="utf-8") as stream:
             closing = _follow(_events(stream), mode)
-        code = _wait(process)
-        return _conclude(code, closing, mode, output)
+        return _conclude(_wait(process), closing, mode, output)
+
+
+def _hidden() -> IO[str]:
+    """A file for pytest's own words, shown only if the run does not come to its end."""
+    return tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")
 
 
 def _events(stream: IO[str]) -> Iterator[Event]:

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from attest.boundary import Subject
-from attest.properties import load_properties
-from attest.registry import BrokenPlugin, load, parse_request
+from attest.registry import BrokenPlugin, load, parse_request, sentence
 from attest.running.aftermath import complete, failure_text
 from attest.running.judging import Settings, judge
 from attest.running.plan import Plan, Target
@@ -86,7 +85,10 @@ class CriterionItem(pytest.Item):
             spec_version=self.version,
             case=self.plan.case,
         )
-        properties = load_properties().get(self.criterion.id, [])
+        try:
+            properties = self.plan.properties().get(self.criterion.id, [])
+        except Exception as error:
+            return blank.but(reason=f"the criteria cannot be loaded ({sentence(error)})", internal=True)
         record = judge(self.criterion, properties, subject, settings)
         return complete(record, properties, subject, self.target, self.plan)
 

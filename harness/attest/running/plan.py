@@ -8,14 +8,15 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from attest.registry import NAME_RULE, Request, UsageError, parse_request, printable
+from attest.properties import Property, load_properties
+from attest.registry import NAME_RULE, Request, UsageError, parse_request, printable, registered
 from attest.running.judging import cuda_available
-from attest.spec import Criterion, Spec
+from attest.spec import Criterion, Spec, load_spec
 
 PROBE_SECONDS = 120
 DTYPES = ("float32", "float64", "bfloat16", "float16")
@@ -32,6 +33,7 @@ class Target:
     dtype: str | None = None
     device: str = "cpu"
     broken: str = ""
+    milestones: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -55,8 +57,28 @@ class Plan:
     def from_json(cls, text: str) -> Plan:
         """The inverse of `to_json`."""
         data = json.loads(text)
-        targets = tuple(Target(**t) for t in data.pop("targets"))
+        targets = tuple(
+            Target(**{**t, "milestones": tuple(map(tuple, t["milestones"]))}) for t in data.pop("targets")
+        )
         return cls(targets=targets, criteria=tuple(data.pop("criteria")), **data)
+
+    @property
+    def spec(self) -> Spec:
+        """The spec with the milestones that plugins add."""
+        return load_spec(tuple(Path(path) for path, _ in added(self.targets)))
+
+    def properties(self) -> Mapping[str, list[Property]]:
+        """Every property by criterion, those of added milestones too."""
+        for target in self.targets:
+            folder = str(Path(parse_request(target.request).target).resolve().parent)
+            if target.milestones and folder not in sys.path:
+                sys.path.insert(0, folder)
+        return load_properties(tuple(module for _, module in added(self.targets)))
+
+
+def added(targets: Iterable[Target]) -> tuple[tuple[str, str], ...]:
+    """Spec file and module of each milestone that plugins add, each once."""
+    return tuple(dict.fromkeys(pair for target in targets for pair in target.milestones))
 
 
 def select(spec: Spec, milestones: Sequence[str], criteria: Sequence[str]) -> tuple[Criterion, ...]:
@@ -76,9 +98,10 @@ def targets(requests: Iterable[str], *, dtype: str | None, device: str) -> tuple
         options = dict(request.options)
         own_dtype = _choice(options.get("dtype", dtype), DTYPES, "dtype")
         own_device = check_device(options.get("device", device))
-        for name, broken in _names(request):
+        answer = _answer(request)
+        for name in [f["name"] for f in answer.found] or [_stem(request)]:
             label = _label(name, request.options, own_dtype if options.get("dtype", dtype) else None)
-            found.append(Target(label, text, name, own_dtype, own_device, broken))
+            found.append(Target(label, text, name, own_dtype, own_device, answer.broken, answer.milestones))
     _check_unique(found)
     return tuple(found)
 
@@ -104,6 +127,7 @@ class Answer:
 
     found: tuple[dict[str, Any], ...] = ()
     broken: str = ""
+    milestones: tuple[tuple[str, str], ...] = ()
 
 
 def ask(request: Request) -> Answer:
@@ -122,17 +146,20 @@ def ask(request: Request) -> Answer:
         how = f"signal {-probe.returncode}" if probe.returncode < 0 else f"exit code {probe.returncode}"
         return Answer(broken=f"{target}: importing it ended the process ({how})")
     answer = json.loads(lines[-1].removeprefix("attest-probe "))
-    return Answer(tuple(answer["found"]), answer["broken"])
+    milestones = tuple((path, module) for path, module in answer["milestones"])
+    return Answer(tuple(answer["found"]), answer["broken"], milestones)
 
 
-def _names(request: Request) -> list[tuple[str, str]]:
-    if request.is_registered:
-        return [(request.target, "")]
+def _answer(request: Request) -> Answer:
+    """A registered plugin of this package adds no milestones and is imported by the workers only."""
+    if request.is_registered and registered()[request.target].module.startswith("attest_impls."):
+        return Answer(({"name": request.target},))
     answer = ask(request)
-    if answer.broken:
-        stem = re.sub(r"[^A-Za-z0-9_.-]", "_", Path(request.target).stem)[:64].lstrip("_.-") or "plugin"
-        return [(stem, answer.broken)]
-    return [(found["name"], "") for found in answer.found]
+    return Answer(broken=answer.broken) if answer.broken else answer
+
+
+def _stem(request: Request) -> str:
+    return re.sub(r"[^A-Za-z0-9_.-]", "_", Path(request.target).stem)[:64].lstrip("_.-") or "plugin"
 
 
 def _label(name: str, options: tuple[tuple[str, str], ...], dtype: str | None) -> str:

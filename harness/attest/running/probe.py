@@ -6,22 +6,35 @@ import json
 import sys
 from typing import Any
 
-from attest.registry import BrokenPlugin, UsageError, load, offered, parse_request, printable
+from attest.registry import (
+    BrokenPlugin,
+    UsageError,
+    added_milestones,
+    load,
+    offered,
+    parse_request,
+    printable,
+)
 
 
 def main(text: str) -> None:
     """Print one line of JSON: what each implementation offers, or why the plugin is broken."""
     found: list[dict[str, Any]] = []
+    milestones: list[tuple[str, str]] = []
     broken = ""
     try:
-        found = [_described(i) for i in load(parse_request(text))]
+        request = parse_request(text)
+        found = [_described(i) for i in load(request)]
+        milestones = added_milestones(request)
         names = [f["name"] for f in found]
         repeated = sorted({n for n in names if names.count(n) > 1})
         if repeated:
-            broken = f"{printable(text)}: two implementations are named {repeated[0]!r}; give each its own name"
+            broken = (
+                f"{printable(text)}: two implementations are named {repeated[0]!r}; give each its own name"
+            )
     except (BrokenPlugin, UsageError) as error:
         broken = str(error)
-    print("\nattest-probe " + json.dumps({"found": found, "broken": broken}))
+    print("\nattest-probe " + json.dumps({"found": found, "milestones": milestones, "broken": broken}))
 
 
 def _described(implementation: Any) -> dict[str, Any]:

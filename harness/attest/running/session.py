@@ -15,12 +15,13 @@ import pytest
 from attest.registry import UsageError
 from attest.running import timer
 from attest.running.items import PROPERTY, CriteriaFile, CriterionItem
-from attest.running.plan import PROFILES, Plan, select, targets
+from attest.running.plan import PROFILES, Plan, added, select, targets
 from attest.running.records import ERROR, FAIL, KNOWN, NOT_OFFERED, NOT_RUN, PASS, THIN, Record
 from attest.running.verdicts import exit_code, with_blocks
-from attest.spec import Spec, load_spec, spec_directory
+from attest.spec import Spec, SpecError, load_spec, spec_directory
 
 LETTERS = {PASS: ".", FAIL: "F", ERROR: "E", THIN: "t", KNOWN: "k", NOT_OFFERED: "-", NOT_RUN: "n"}
+CRASHED: Any = "???"  # what xdist calls the phase in which a worker died
 COLOURS = {PASS: "green", FAIL: "red", ERROR: "red", THIN: "yellow", KNOWN: "yellow"}
 
 
@@ -39,17 +40,17 @@ class Conformance:
     @classmethod
     def plan(cls, config: pytest.Config) -> Conformance:
         """Decide what runs; bad input is a usage error."""
-        spec = load_spec()
         option = config.option
         try:
             if option.attest_profile not in PROFILES:
                 raise UsageError(
                     f"profile={option.attest_profile!r} is unknown; use one of {', '.join(PROFILES)}"
                 )
-            criteria = select(spec, option.milestone, option.criterion)
             found = targets(option.impl, dtype=option.attest_dtype, device=option.attest_device)
+            spec = load_spec(tuple(Path(path) for path, _ in added(found)))
+            criteria = select(spec, option.milestone, option.criterion)
             seed = _seed(option.attest_seed)
-        except UsageError as error:
+        except (UsageError, SpecError) as error:
             raise pytest.UsageError(str(error)) from None
         plan = Plan(
             targets=found,
@@ -64,14 +65,16 @@ class Conformance:
         conformance = cls(plan, spec, worker=False)
         if option.attest_events:
             conformance._events = os.fdopen(int(option.attest_events), "w", encoding="utf-8")
-            conformance.tell(labels=[t.label for t in found], criteria=plan.criteria)
+            titles = {m.id: f"{m.id} {m.title}" for m in spec.milestones}
+            conformance.tell(labels=[t.label for t in found], criteria=plan.criteria, titles=titles)
         return conformance
 
     @classmethod
     def on_worker(cls, config: pytest.Config) -> Conformance:
         """The controller's plan."""
         workerinput: dict[str, Any] = config.workerinput  # type: ignore[attr-defined]
-        return cls(Plan.from_json(workerinput["attest"]), load_spec(), worker=True)
+        plan = Plan.from_json(workerinput["attest"])
+        return cls(plan, plan.spec, worker=True)
 
     def tell(self, **event: Any) -> None:
         """Write one line for `attest run`, which follows this process."""
@@ -111,7 +114,7 @@ class Conformance:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Keep each record as it comes; make the record of a worker that died."""
-        if self.worker or report.when not in ("call", "???"):
+        if self.worker or report.when not in ("call", CRASHED):
             return
         text = dict(report.user_properties).get(PROPERTY)
         record = Record.from_json(str(text)) if text else self._lost(report)
@@ -128,7 +131,7 @@ class Conformance:
         id, _, label = report.nodeid.rpartition("::")[2].partition("[")
         criterion = self.spec.by_id[id]
         how = self._exits.get(str(getattr(getattr(report, "node", None), "gateway", "")), "ended the process")
-        if report.when != "???":
+        if report.when != CRASHED:
             how = "gave no record"
         return Record(
             label.removesuffix("]"),
@@ -160,7 +163,7 @@ class Conformance:
 
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, Any] | None:
         """Letters and words of our verdicts."""
-        if report.when == "???":
+        if report.when == CRASHED:
             return ERROR, "E", ("ERROR", {"red": True})
         text = dict(report.user_properties).get(PROPERTY)
         if report.when != "call" or text is None:
