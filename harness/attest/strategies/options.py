@@ -47,3 +47,8 @@ def offered_form(subject: Subject, operation: str, config: Config) -> Config:
     """The config, or one with the other activation where only that is offered."""
     other = config.but(activation=OTHER_ACTIVATION[config.activation])
     return other if not takes(subject, operation, config) and takes(subject, operation, other) else config
+
+
+def sharpest(subject: Subject, case: Chosen) -> Chosen:
+    """The case in the implementation's most exact dtype."""
+    return case.but(dtype="float64" if "float64" in subject.dtypes else subject.dtypes[0])
