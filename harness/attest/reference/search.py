@@ -6,6 +6,7 @@ Shapes: B batch, L tokens after BOS, V vocabulary.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -97,7 +98,7 @@ class Searcher:
         for length in range(1, max_len + 1):
             ranked = self.continuations(source, live)
             totals = [total for _, total in ranked[: 2 * width + 1]]
-            gap = min([gap, *(a - b for a, b in zip(totals, totals[1:]))])
+            gap = min([gap, *(a - b for a, b in pairwise(totals))])
             ended = [c for c in ranked[:width] if c[0][-1] == self.config.eos_id]
             finished += [Result(t, p, self.score(p, length, alpha)) for t, p in ended]
             live = [c for c in ranked[: 2 * width] if c[0][-1] != self.config.eos_id][:width]

@@ -1,0 +1,75 @@
+"""What the model says of tokens that are given to it all at once, and how far a correct one may be from that.
+
+Shapes: R rows, n tokens of a hypothesis, V vocabulary. A hypothesis has no BOS and no padding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from attest.contract import Arrays, Config
+from attest.reference.oracle import EPSILON, expected
+from attest.reference.sampling import log_normalised
+from attest.reference.tape import Array
+
+SUPPRESSED = -1e4  # projection bias of tokens the harness never wants generated
+Tokens = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The logits (n, V) each token was chosen from, their bounds (n,), and the sum over the tokens."""
+
+    tokens: Tokens
+    logits: Array
+    bounds: Array
+    log_probability: float
+    error: float  # how far a correct sum may be from log_probability
+
+
+class Teacher:
+    """One model, asked about given tokens."""
+
+    def __init__(self, config: Config, parameters: Arrays, factor: float = 1.0) -> None:
+        self.config, self.factor = config, factor  # factor: how far the bounds are widened
+        bias = np.array(parameters["projection.bias"], dtype=np.float64)
+        self.lowered = np.where(bias <= SUPPRESSED / 2, bias, 0.0)
+        # Without the large negative entries, or they alone would set the scale of every bound.
+        self.parameters = {**parameters, "projection.bias": bias - self.lowered}
+
+    def logits(self, source: Array, target: Array) -> tuple[Array, Array]:
+        """(R, T, V) and the bound of each row (R, T), for decoder inputs that begin with BOS."""
+        wanted = expected("transformer", self.config, self.parameters, {"source": source, "target": target})
+        logits = wanted["logits"]
+        return logits.value + self.lowered, self.factor * logits.bound[..., 0]
+
+    def inputs(self, hypotheses: Sequence[Tokens]) -> Array:
+        """(R, T): BOS and all but the last token of each, padded on the right."""
+        c = self.config
+        fed = np.full((len(hypotheses), max(map(len, hypotheses))), c.pad_id, dtype=np.int64)
+        for row, tokens in zip(fed, hypotheses):
+            row[: len(tokens)] = (c.bos_id, *tokens[:-1])
+        return fed
+
+    def read(self, source: Array, hypotheses: Sequence[Tokens]) -> list[Reading]:
+        """One reading per hypothesis and row of the source (R, S)."""
+        logits, bounds = self.logits(source, self.inputs(hypotheses))
+        return [
+            self.reading(tokens, logits[row, : len(tokens)], bounds[row, : len(tokens)])
+            for row, tokens in enumerate(hypotheses)
+        ]
+
+    def reading(self, tokens: Tokens, logits: Array, bounds: Array) -> Reading:
+        """Each term may be off by twice its row's bound, and the sum is rounded as well."""
+        total = summed(logits, tokens)
+        rounding = 8 * EPSILON[self.config.dtype] * (abs(total) + len(tokens))
+        return Reading(tokens, logits, bounds, total, float(2 * bounds.sum()) + rounding)
+
+
+def summed(logits: Array, tokens: Tokens) -> float:
+    """The log-probability of the tokens under logits (n, V)."""
+    logs = log_normalised(np.asarray(logits, dtype=np.float64))
+    return float(sum(logs[i, token] for i, token in enumerate(tokens)))
