@@ -166,6 +166,11 @@ class Boundary:
         self.loaded: Arrays | None = None
         self.seed: int | None = None
 
+    @property
+    def widening(self) -> float:
+        """How far the implementation widens the bounds of this operation; at least 1."""
+        return self.subject.factor(self.operation)
+
     def __call__(self, **inputs: Any) -> dict[str, Array]:
         """The named outputs as arrays of their own."""
         return self.method("__call__", **inputs)
@@ -178,6 +183,15 @@ class Boundary:
             results = arrays_of(guarded(label, lambda: function(**fresh(inputs))), label)
             heard |= results
         return results
+
+    def accepted(self, **inputs: Any) -> dict[str, Array] | None:
+        """What a call gives, None where it is refused by an exception."""
+        try:
+            with quiet():
+                result = self.component(**fresh(inputs))
+        except Exception:
+            return None
+        return arrays_of(result, self.operation)
 
     def as_given(self, **inputs: Any) -> dict[str, Array]:
         """Call with the very arrays given, whatever their strides."""

@@ -95,6 +95,16 @@ def expect_zero(seen: Array, what: str) -> None:
         raise Violation(f"{_at(what, at)} is {_number(seen[at])}, should be exactly 0")
 
 
+def expect_mask(seen: Array, wanted: Array, what: str) -> None:
+    """A boolean mask, element by element."""
+    expect(seen.dtype == np.bool_, f"{what} has dtype {seen.dtype}, should be bool")
+    expect_shape(seen, wanted.shape, what)
+    wrong = np.argwhere(seen != wanted)
+    if len(wrong):
+        at = tuple(int(i) for i in wrong[0])
+        raise Violation(f"{_at(what, at)} is {bool(seen[at])}, should be {bool(wanted[at])}")
+
+
 def expect_refused(call: Callable[[], Any], what: str) -> Exception:
     """Any exception before any output; silence is the failure."""
     try:

@@ -27,38 +27,26 @@ def expect_no_trace(
     else:
         component.train(train_seed)
     given, held = fresh(inputs), component.parameters()
-
-    def watched() -> tuple[Any, list[str]]:
-        before = world()
-        results = component.component(**given)
-        return results, sorted(name for name, value in world().items() if value != before[name])
-
-    first, changed = guarded(component.operation, watched)
+    first, changed = guarded(component.operation, lambda: _watched(component, given))
     expect(not changed, f"{component.operation} changed {', '.join(changed)}")
     for name, value in _arrays(inputs).items():
         expect_same_bits(given[name], value, f"the input {name}")
     results = arrays_of(first, component.operation)
     _expect_own_memory(first, given)
-    again = component(**inputs)
-    for name in outputs or tuple(results):
-        expect_same_bits(again[name], results[name], f"{name} of a second call")
-        expect_same_bits(np.array(first[name]), results[name], f"{name} kept from the first call")
-    _spoil(first)
-    for name, value in component(**inputs).items():
-        expect_same_bits(value, again[name], f"{name} after an earlier result was overwritten")
+    _expect_repeats(component, inputs, first, {name: results[name] for name in outputs or results})
     for name, value in component.parameters().items():
         expect_same_bits(value, held[name], f"the parameter {name}")
 
 
+def _watched(component: Boundary, given: Mapping[str, Any]) -> tuple[Any, list[str]]:
+    """The result of a call, and what of the world it changed."""
+    before = world()
+    result = component.component(**given)
+    return result, sorted(name for name, value in world().items() if value != before[name])
+
+
 def _arrays(inputs: Mapping[str, Any]) -> dict[str, Array]:
     return {name: value for name, value in inputs.items() if isinstance(value, np.ndarray)}
-
-
-def _spoil(results: Mapping[str, Array]) -> None:
-    """Overwrite what was returned: where it is the component's own memory, the next call shows it."""
-    for array in results.values():
-        if isinstance(array, np.ndarray) and array.flags.writeable:
-            array.fill(1)
 
 
 def _expect_own_memory(results: Mapping[str, Array], given: Mapping[str, Any]) -> None:
@@ -66,6 +54,21 @@ def _expect_own_memory(results: Mapping[str, Array], given: Mapping[str, Any]) -
         for source, value in _arrays(given).items():
             shares = np.shares_memory(array, value)
             expect(not shares, f"{name} shares memory with the input {source}")
+
+
+def _expect_repeats(
+    component: Boundary, inputs: Mapping[str, Any], first: Mapping[str, Array], results: Mapping[str, Array]
+) -> None:
+    """A second call gives the same, leaves the first result alone, and does not depend on it."""
+    again = component(**inputs)
+    for name, value in results.items():
+        expect_same_bits(again[name], value, f"{name} of a second call")
+        expect_same_bits(np.array(first[name]), value, f"{name} kept from the first call")
+        if isinstance(first[name], np.ndarray) and first[name].flags.writeable:
+            first[name].fill(1)  # where the result is the component's own memory, this spoils it
+    again = component(**inputs)
+    for name, value in results.items():
+        expect_same_bits(again[name], value, f"{name} after an earlier result was overwritten")
 
 
 def world() -> dict[str, Any]:

@@ -5,6 +5,7 @@ Shapes: q (B, T, d_k), k (B, S, d_k), v (B, S, d_v), with a head axis after B wh
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Self
@@ -19,13 +20,16 @@ from attest.strategies.cases import Case, dtypes, regimes, seeds
 
 MASKS = ("none", "keys", "pairs", "shared")
 HIDING = ("keys", "pairs", "shared")
+FORMS = (*HIDING, "rows", "heads", "narrow")
 ALIKE = ("", "", "T=S", "B=T", "B=H", "B=T=S")
 BLIND = ("mask", "length", "causal")
 
 
 @dataclass(frozen=True, kw_only=True)
 class AttentionCase(Case):
-    """`mask`: none, keys (per row of the batch), pairs (per query and key), shared (T, S)."""
+    """`mask`: none, keys (B, 1, S), pairs (..., T, S), shared (T, S), rows (B, T, S), heads (H, 1, S),
+    narrow (T, 1). Where there are heads, keys and rows have a head axis of 1, heads a batch axis of 1.
+    """
 
     kind: ClassVar[str] = "attention"
     lengths: ClassVar[tuple[str, ...]] = ("B", "H", "T", "S")
@@ -85,7 +89,11 @@ class AttentionCase(Case):
             "keys": (self.B, *heads, 1, self.S),
             "pairs": (*self.leading, self.T, self.S),
             "shared": (self.T, self.S),
+            "rows": (self.B, *heads, self.T, self.S),
+            "heads": (1, *((self.H,) if self.H else ()), 1, self.S),
         }
+        if self.mask == "narrow":
+            return np.ones((self.T, 1), bool)
         if self.mask not in forms:
             return np.ones((self.B, *heads, 1, self.S), bool)
         mask = self.rng(1).random(forms[self.mask]) < 0.6
@@ -105,10 +113,19 @@ class AttentionCase(Case):
         """Keys that no query sees, (..., S)."""
         return np.asarray(~self.visible.any(-2))
 
+    def built(self, subject: Subject) -> Boundary:
+        """The component of this case's config."""
+        return subject.build("attention", self.config)
+
     @cached_property
     def expected(self) -> dict[str, Expected]:
         """Output and weights of the reference."""
         return self.expected_for(self.inputs)
+
+    def literal(self, tolerance: float) -> float:
+        """A tolerance of the acceptance criteria; in half precision, which cannot meet it, the bound."""
+        exact = self.dtype in ("float32", "float64")
+        return tolerance if exact else float(np.max(self.expected["output"].bound))
 
     def expected_for(self, inputs: dict[str, Any]) -> dict[str, Expected]:
         """Output and weights of the reference for other inputs of this case."""
@@ -117,6 +134,28 @@ class AttentionCase(Case):
     def with_inputs(self, **changes: Any) -> dict[str, Any]:
         """The inputs with some arrays replaced; None leaves one out."""
         return {name: x for name, x in {**self.inputs, **changes}.items() if x is not None}
+
+    def with_scores_of(self, size: float) -> dict[str, Any]:
+        """The inputs with q and k enlarged until scores are about this large."""
+        q, k = self.inputs["q"], self.inputs["k"]
+        gain = math.sqrt(abs(size))
+        return self.with_inputs(
+            q=(q * gain).astype(q.dtype), k=(k * math.copysign(gain, size)).astype(k.dtype)
+        )
+
+    def with_scores_below(self, depth: float) -> dict[str, Any]:
+        """The inputs with every score below -depth."""
+        q, k = self.inputs["q"], self.inputs["k"]
+        near = (0.01 * k - math.sqrt(depth)).astype(k.dtype)
+        return self.with_inputs(q=np.full_like(q, math.sqrt(depth)), k=np.minimum(near, -math.sqrt(depth)))
+
+    def widened_features(self, copies: int, way: str) -> tuple[dict[str, Any], dict[str, Any]]:
+        """q and k with c times as many features, and the q of the old width that has the same scores."""
+        q, k = self.inputs["q"], self.inputs["k"]
+        more = 1 if way == "tiled" else 0
+        wide = {n: np.concatenate([x, *[x * more] * (copies - 1)], -1) for n, x in (("q", q), ("k", k))}
+        gain = math.sqrt(copies) if way == "tiled" else 1 / math.sqrt(copies)
+        return self.with_inputs(**wide), self.with_inputs(q=(q * gain).astype(q.dtype))
 
     def spoiled(self, junk: float) -> dict[str, Any]:
         """The inputs with junk in every key and value that no query sees."""
@@ -186,16 +225,18 @@ def attention_cases(
     square: bool = False,
     min_keys: int = 1,
     min_width: int = 1,
+    min_batch: int = 1,
     max_length: int = 9,
     kinds: tuple[str, ...] | None = None,
+    equal: tuple[str, ...] = ALIKE,
 ) -> AttentionCase:
     """Small cases; every size may be 1, and some are made equal on purpose. Causal cases have T <= S."""
-    alike = draw(st.sampled_from(ALIKE))
-    heads = st.integers(1, 4) if alike == "B=H" else st.sampled_from((0, 0, 1, 2, 3, 4))
+    alike = draw(st.sampled_from(equal))
+    heads = st.integers(min_batch, 4) if alike == "B=H" else st.sampled_from((0, 0, 1, 2, 3, 4))
     H = draw(heads)
     T = draw(st.integers(1, max_length))
     S = draw(st.integers(min_keys, max_length))
-    B = H if alike == "B=H" else draw(st.integers(1, 4))
+    B = H if alike == "B=H" else draw(st.integers(min_batch, 4))
     T = B if alike.startswith("B=T") else T
     S = max(min_keys, T if square or alike.endswith("T=S") or alike == "B=T=S" else S)
     is_causal = draw(st.booleans()) if causal is None else causal

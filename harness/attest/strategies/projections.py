@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
+import numpy as np
 from hypothesis import strategies as st
 
 from attest.contract import Array, Config
-from attest.reference.oracle import Expected, expected, random_parameters
+from attest.reference.oracle import EPSILON, Expected, expected, random_parameters
 from attest.strategies.cases import Case, dtypes, regimes, seeds
 
 
@@ -40,6 +41,10 @@ class ProjectionCase(Case):
     @cached_property
     def expected(self) -> dict[str, Expected]:
         return expected("qkv_projection", self.config, self.parameters, {"x": self.x})
+
+    def storing_error(self, name: str) -> float:
+        """What rounding to the implementation's dtype may cost a loaded value."""
+        return 2 * EPSILON[self.dtype] * float(np.max(np.abs(self.parameters[name]), initial=1e-30))
 
     def moving(self, name: str) -> dict[str, Array]:
         """The parameters with one weight changed."""
