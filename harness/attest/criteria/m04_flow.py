@@ -1,0 +1,58 @@
+"""M4: information flows where it should and nowhere else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attest.boundary import NotOffered, Subject
+from attest.checks import expect
+from attest.evidence import current
+from attest.flow import Maps, by_gradient, by_perturbation, flow, required_maps
+from attest.layer_checks import has, loaded, sharpest
+from attest.properties import given, verifies
+from attest.strategies.layers import LayerCase, layer_cases
+
+SMALL: dict[str, Any] = {"kinds": ("unit",), "min_width": 4, "max_length": 4, "max_depth": 2}
+
+
+@verifies("M4.11")
+@given(case=layer_cases(**SMALL))
+def information_flows_as_required(impl: Subject, case: LayerCase) -> None:
+    """Found by changing one place at a time."""
+    case = probed(impl, case)
+    required = required_flow(case)
+    seen = by_perturbation(loaded(impl, case), case.inputs, required, seed=case.seed)
+    expect_required(case, required, seen, "perturbation")
+
+
+@verifies("M4.11")
+@given(case=layer_cases(**SMALL))
+def gradients_flow_as_required(impl: Subject, case: LayerCase) -> None:
+    """Found by the gradient of one output place at a time, where gradients are offered."""
+    case = probed(impl, case)
+    component, required = loaded(impl, case), required_flow(case)
+    if not has(component, "gradients"):
+        return
+    try:
+        seen = by_gradient(component, case.inputs, required, case.real, seed=case.seed)
+    except NotOffered:
+        return
+    expect_required(case, required, seen, "gradient")
+
+
+def probed(impl: Subject, case: LayerCase) -> LayerCase:
+    """In the most exact dtype; the stack where a layer alone is not offered."""
+    return sharpest(impl, case.or_else(impl, case.part.removesuffix("_layer")))
+
+
+def required_flow(case: LayerCase) -> Maps:
+    """The map of the spec for this part and these masks."""
+    memory = case.memory_visible if case.decodes else None
+    return required_maps(case.part, case.visible, memory, case.depth)
+
+
+def expect_required(case: LayerCase, required: Maps, seen: Maps, means: str) -> None:
+    """Keep both maps for the report, then compare."""
+    found = flow(required, seen, case.real, means=means)
+    current().data["flow"] = found.as_data()
+    expect(found.agrees, f"{case.part}: {found.sentence()}" if not found.agrees else "")
