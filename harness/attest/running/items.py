@@ -55,7 +55,7 @@ class CriterionItem(pytest.Item):
         """Set what the item judges and its time limit."""
         self.criterion, self.target, self.plan, self.version = criterion, target, plan, spec.version
         trains = "trainer" in criterion.needs
-        self.seconds = TRAINING_SECONDS if trains else SECONDS[plan.profile]
+        self.seconds = plan.seconds or (TRAINING_SECONDS if trains else SECONDS[plan.profile])
         self.add_marker(pytest.mark.timeout(self.seconds))
 
     def runtest(self) -> None:

@@ -48,6 +48,8 @@ class Plan:
     shared: str = ""
     case: str | None = None
     asked: bool = False
+    seconds: float | None = None
+    refused: tuple[str, ...] = ()
 
     def to_json(self) -> str:
         """One line for the workers."""
@@ -60,7 +62,8 @@ class Plan:
         targets = tuple(
             Target(**{**t, "milestones": tuple(map(tuple, t["milestones"]))}) for t in data.pop("targets")
         )
-        return cls(targets=targets, criteria=tuple(data.pop("criteria")), **data)
+        criteria, refused = tuple(data.pop("criteria")), tuple(data.pop("refused"))
+        return cls(targets=targets, criteria=criteria, refused=refused, **data)
 
     @property
     def spec(self) -> Spec:
@@ -81,29 +84,57 @@ def added(targets: Iterable[Target]) -> tuple[tuple[str, str], ...]:
     return tuple(dict.fromkeys(pair for target in targets for pair in target.milestones))
 
 
-def select(spec: Spec, milestones: Sequence[str], criteria: Sequence[str]) -> tuple[Criterion, ...]:
-    """The criteria asked for, all when nothing was; UsageError for an unknown id."""
-    wanted_milestones = [_id(m, [x.id for x in spec.milestones], "--milestone") for m in _split(milestones)]
-    wanted = [_id(c, list(spec.by_id), "--criterion") for c in _split(criteria)]
-    if not wanted and not wanted_milestones:
-        return spec.criteria
-    return tuple(c for c in spec.criteria if c.id in wanted or c.milestone in wanted_milestones)
+def select(
+    spec: Spec, milestones: Sequence[str], criteria: Sequence[str]
+) -> tuple[tuple[Criterion, ...], list[str]]:
+    """The criteria asked for, all when nothing was, and a sentence for each unknown id."""
+    refused: list[str] = []
+    known = {"--milestone": [m.id for m in spec.milestones], "--criterion": list(spec.by_id)}
+    wanted = set()
+    for option, values in (("--milestone", milestones), ("--criterion", criteria)):
+        for value in _split(values):
+            try:
+                wanted.add(_id(value, known[option], option))
+            except UsageError as error:
+                refused.append(str(error))
+    everything = not (milestones or criteria)
+    chosen = tuple(c for c in spec.criteria if everything or c.id in wanted or c.milestone in wanted)
+    return chosen, refused
 
 
-def targets(requests: Iterable[str], *, dtype: str | None, device: str) -> tuple[Target, ...]:
-    """Find the implementations behind each --impl; files are imported in a process of their own first."""
-    found: list[Target] = []
+def targets(
+    requests: Iterable[str], *, dtype: str | None, device: str
+) -> tuple[tuple[Target, ...], list[str]]:
+    """The implementations behind each --impl, and a sentence for each request that names none."""
+    found: dict[str, Target] = {}
+    refused: list[str] = []
     for text in requests:
-        request = parse_request(text)
-        options = dict(request.options)
-        own_dtype = _choice(options.get("dtype", dtype), DTYPES, "dtype")
-        own_device = check_device(options.get("device", device))
-        answer = _answer(request)
-        for name in [f["name"] for f in answer.found] or [_stem(request)]:
-            label = _label(name, request.options, own_dtype if options.get("dtype", dtype) else None)
-            found.append(Target(label, text, name, own_dtype, own_device, answer.broken, answer.milestones))
-    _check_unique(found)
-    return tuple(found)
+        try:
+            for target in _targets(parse_request(text), dtype, device):
+                _check_unique(found.get(target.label), target)
+                found[target.label] = target
+        except UsageError as error:
+            refused.append(str(error))
+    return tuple(found.values()), refused
+
+
+def _targets(request: Request, dtype: str | None, device: str) -> list[Target]:
+    options = dict(request.options)
+    own_dtype = _choice(options.get("dtype", dtype), DTYPES, "dtype")
+    own_device = check_device(options.get("device", device))
+    answer = _answer(request)
+    return [
+        Target(
+            _label(name, request.options, own_dtype),
+            request.text,
+            name,
+            own_dtype,
+            own_device,
+            answer.broken,
+            answer.milestones,
+        )
+        for name in [f["name"] for f in answer.found] or [_stem(request)]
+    ]
 
 
 def check_device(device: str) -> str:
@@ -172,15 +203,10 @@ def _label(name: str, options: tuple[tuple[str, str], ...], dtype: str | None) -
     return label
 
 
-def _check_unique(found: Sequence[Target]) -> None:
-    seen: dict[str, Target] = {}
-    for target in found:
-        if target.label in seen:
-            first, second = printable(seen[target.label].request), printable(target.request)
-            raise UsageError(
-                f"two implementations are named {target.label!r} ({first} and {second}); rename one"
-            )
-        seen[target.label] = target
+def _check_unique(first: Target | None, second: Target) -> None:
+    if first is not None:
+        both = f"{printable(first.request)} and {printable(second.request)}"
+        raise UsageError(f"two implementations are named {second.label!r} ({both}); rename one")
 
 
 def _split(values: Sequence[str]) -> list[str]:

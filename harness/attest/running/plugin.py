@@ -29,6 +29,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add("--attest-reports", default="reports", metavar="DIR", help="where reports go (default: reports)")
     add("--attest-report", default="", metavar="KINDS", help="also write html; 'none' writes no report")
     add("--attest-case", default=None, metavar="CASE", help="run this one case, as a report prints it")
+    add("--attest-seconds", default="", metavar="N", help="time limit of one criterion, in seconds")
     add("--attest-events", default="", help=argparse.SUPPRESS)
 
 

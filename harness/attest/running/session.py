@@ -6,13 +6,14 @@ import json
 import os
 import random
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 from typing import IO, Any
 
 import pytest
 
-from attest.registry import UsageError
+from attest.registry import UsageError, printable
 from attest.running import timer
 from attest.running.items import PROPERTY, CriteriaFile, CriterionItem
 from attest.running.plan import PROFILES, Plan, added, select, targets
@@ -46,10 +47,13 @@ class Conformance:
                 raise UsageError(
                     f"profile={option.attest_profile!r} is unknown; use one of {', '.join(PROFILES)}"
                 )
-            found = targets(option.impl, dtype=option.attest_dtype, device=option.attest_device)
+            found, refused = targets(option.impl, dtype=option.attest_dtype, device=option.attest_device)
             spec = load_spec(tuple(Path(path) for path, _ in added(found)))
-            criteria = select(spec, option.milestone, option.criterion)
-            seed = _seed(option.attest_seed)
+            criteria, unknown = select(spec, option.milestone, option.criterion)
+            refused += unknown
+            if not found or not criteria:
+                raise UsageError("\nERROR: ".join(refused))
+            seed, seconds = _seed(option.attest_seed), _seconds(option.attest_seconds)
         except (UsageError, SpecError) as error:
             raise pytest.UsageError(str(error)) from None
         plan = Plan(
@@ -61,8 +65,12 @@ class Conformance:
             shared=tempfile.mkdtemp(prefix="attest-"),
             case=option.attest_case,
             asked=bool(option.milestone or option.criterion),
+            seconds=seconds,
+            refused=tuple(refused),
         )
         conformance = cls(plan, spec, worker=False)
+        for sentence in refused:
+            print(f"ERROR: {sentence}", file=sys.stderr)
         if option.attest_events:
             conformance._events = os.fdopen(int(option.attest_events), "w", encoding="utf-8")
             titles = {m.id: f"{m.id} {m.title}" for m in spec.milestones}
@@ -215,7 +223,8 @@ class Conformance:
                 html="html" in session.config.option.attest_report,
             )
         every = [r for records in self.by_implementation().values() for r in records]
-        session.exitstatus = exit_code(every, asked=self.plan_of_run.asked, missing=self.missing)
+        code = exit_code(every, asked=self.plan_of_run.asked, missing=self.missing)
+        session.exitstatus = 2 if code < 2 and self.plan_of_run.refused else code
 
     def pytest_terminal_summary(self, terminalreporter: Any, config: pytest.Config) -> None:
         """Verdicts by milestone and what to do next."""
@@ -224,6 +233,7 @@ class Conformance:
         from attest.report.terminal import summary_lines
 
         lines = list(summary_lines(self.by_implementation(), self.spec, self.plan_of_run, self.missing))
+        lines += [f"  not understood: {sentence}" for sentence in self.plan_of_run.refused]
         terminalreporter.section("conformance", sep="=")
         for line in lines:
             terminalreporter.write_line(line)
@@ -245,9 +255,19 @@ class Conformance:
         return [line for m in document["milestones"] for row in m["criteria"] for line in failure_lines(row)]
 
 
+def _seconds(text: str) -> float | None:
+    try:
+        seconds = float(text) if text else None
+    except ValueError:
+        seconds = -1.0
+    if seconds is not None and not 0 < seconds < 1e6:
+        raise UsageError(f"seconds={printable(text)!r} is no time limit; give a number of seconds above 0")
+    return seconds
+
+
 def _seed(text: str) -> int:
     if text == "random":
         return random.SystemRandom().randrange(2**32)
-    if not text.isdigit():
+    if not (text.isascii() and text.isdecimal()):
         raise UsageError(f"seed={text!r} is not a whole number from 0; use a number or random")
     return int(text)
