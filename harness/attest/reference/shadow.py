@@ -1,0 +1,137 @@
+"""A reference that walks beside a trainer: what its next step should do, from where it stands.
+
+Every step is judged from the trainer's own parameters before it, so that errors do not add up: Adam turns
+rounding into a step of full size wherever the gradient is nothing but noise (the bias of the keys), and two
+correct runs drift apart. The moments are the shadow's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from attest.contract import Arrays, Config
+from attest.reference.formulas import Formulas
+from attest.reference.oracle import EPSILON, GRADIENT_FACTOR, NOISE_FACTOR, Expected
+from attest.reference.tape import Array
+from attest.reference.trainer import ReferenceTrainer
+from attest.reference.training import Moments
+from attest.reference.transformer import ReferenceTransformer
+
+FARTHEST = 4.0  # directions of Adam differ by less in its first steps
+SLOPE = 4.0  # of Adam's direction in its gradients, times the root of the second moment
+
+
+@dataclass(frozen=True)
+class ExpectedStep:
+    """What a step reports and the parameters after it."""
+
+    loss: Expected
+    norm: Expected
+    rate: float
+    parameters: dict[str, Expected]
+
+
+class Shadow:
+    """The optimiser's state of a run without dropout; call it before each step of the trainer."""
+
+    def __init__(self, config: Config) -> None:
+        self.config, self.eps = config, EPSILON[config.dtype]
+        self.formulas = Formulas(_exact(config))
+        self.moments = Moments()
+        self.uncertain: dict[str, float] = {}
+
+    def __call__(self, parameters: Arrays, batches: Sequence[Arrays]) -> ExpectedStep:
+        """One update from these batches together, starting from these parameters."""
+        loss, found = _loss_and_gradients(self.config, parameters, batches)
+        moved = [
+            _loss_and_gradients(self.config, _disturbed(parameters, 4 * self.eps, seed), batches)
+            for seed in (0, 1)
+        ]
+        norm = self.formulas.global_norm(found)
+        rate = self.formulas.learning_rate(self.moments.steps + 1)
+        return ExpectedStep(
+            self._near(loss, [m[0] for m in moved]),
+            self._near(norm, [self.formulas.global_norm(m[1]) for m in moved]),
+            rate,
+            self._updated(parameters, found, [m[1] for m in moved], rate),
+        )
+
+    def _near(self, value: float, moved: Sequence[float]) -> Expected:
+        noise = max(abs(m - value) for m in moved)
+        allowed = GRADIENT_FACTOR * self.eps * (abs(value) + 1e-2) + NOISE_FACTOR * noise
+        return Expected(np.asarray(value), np.asarray(allowed))
+
+    def _updated(
+        self, parameters: Arrays, found: Arrays, moved: Sequence[Arrays], rate: float
+    ) -> dict[str, Expected]:
+        """After clipping and Adam. Allowed: what the gradient's error, now or before, does to the direction."""
+        factor = self.formulas.clip_factor(self.formulas.global_norm(found))
+        errors = _gradient_errors(found, moved, self.eps)
+        after = self.formulas.adam_step(parameters, self.moments, self.formulas.clip(found), rate)
+        debias = 1 - self.formulas.beta2**self.moments.steps
+        expected = {}
+        for name, value in after.items():
+            # Clipping multiplies the error of the gradient and adds that of the norm.
+            error = self.uncertain[name] = max(self.uncertain.get(name, 0.0), 2 * factor * errors[name])
+            root = np.sqrt(self.moments.second[name] / debias) + self.formulas.adam_epsilon
+            allowed = rate * np.minimum(FARTHEST, SLOPE * error / root)
+            expected[name] = Expected(value, allowed + 8 * self.eps * (np.abs(value) + rate))
+        return expected
+
+
+def gradient_norm(config: Config, parameters: Arrays, batch: Arrays) -> float:
+    """The length of the gradient at these parameters, without dropout."""
+    return Formulas(config).global_norm(_loss_and_gradients(config, parameters, [batch])[1])
+
+
+def evaluation_loss(config: Config, parameters: Arrays, batches: Sequence[Arrays]) -> Expected:
+    """Loss per token over all batches, without smoothing and dropout."""
+    shadow = Shadow(config.but(label_smoothing=0.0))
+    losses = [
+        _trainer(config, near).evaluate(batches)["loss"]
+        for near in (parameters, *(_disturbed(parameters, 4 * shadow.eps, seed) for seed in (0, 1)))
+    ]
+    return shadow._near(losses[0], losses[1:])
+
+
+def _exact(config: Config) -> Config:
+    return config.but(dtype="float64", dropout=0.0, device="cpu")
+
+
+def _trainer(config: Config, parameters: Arrays) -> ReferenceTrainer:
+    wide = _exact(config)
+    model = ReferenceTransformer(Formulas(wide), "transformer", wide)
+    model.load(parameters)
+    return ReferenceTrainer(model, wide)
+
+
+def _loss_and_gradients(
+    config: Config, parameters: Arrays, batches: Sequence[Arrays]
+) -> tuple[float, dict[str, Array]]:
+    trainer = _trainer(config, parameters)
+    parts = [trainer.loss_and_gradients(batch) for batch in batches]
+    weights = trainer.batch_weights([tokens for _, tokens, _ in parts])
+    loss = sum(w * part[0] for w, part in zip(weights, parts))
+    return float(loss), trainer.weighted_sum(weights, [part[2] for part in parts])
+
+
+def _disturbed(parameters: Arrays, size: float, seed: int) -> dict[str, Array]:
+    rng = np.random.default_rng(seed)
+    return {
+        name: np.asarray(x, np.float64) * (1 + size * rng.standard_normal(np.shape(x)))
+        for name, x in parameters.items()
+    }
+
+
+def _gradient_errors(exact: Arrays, moved: Sequence[Mapping[str, Array]], eps: float) -> dict[str, float]:
+    """As for `bounded_gradients`, one number per array."""
+    scale = max(float(np.max(np.abs(g), initial=0.0)) for g in exact.values())
+    errors = {}
+    for name, gradient in exact.items():
+        own = float(np.max(np.abs(gradient), initial=0.0))
+        noise = max(float(np.max(np.abs(m[name] - gradient), initial=0.0)) for m in moved)
+        errors[name] = GRADIENT_FACTOR * eps * (own + 1e-2 * scale) + NOISE_FACTOR * noise
+    return errors
