@@ -21,6 +21,7 @@ OPERATION = "multi_head_attention"
 MASKS = ("none", "keys", "pairs", "shared", "one")
 HIDING = ("keys", "pairs", "shared", "one")
 ALIKE = ("", "", "B=H", "T=S", "B=T", "T=H")
+LAYOUTS = ("transposed", "batch last", "strided", "reversed", "expanded")
 FIXED = ((2, 4, True), (4, 2, True), (3, 4, False))  # heads, their width, biases: what a shape policy keeps
 
 
@@ -127,6 +128,11 @@ class MultiHeadCase(Case):
             self.inputs if inputs is None else inputs,
         )
 
+    def literal(self, tolerance: float) -> float:
+        """A tolerance of the acceptance criteria; in half precision, which cannot meet it, the bound."""
+        exact = self.dtype in ("float32", "float64")
+        return tolerance if exact else float(np.max(self.expected["output"].bound))
+
     def gradients_for(self, inputs: dict[str, Any]) -> dict[str, Expected]:
         """Gradients of the reference, by input and parameter."""
         return bounded_gradients(OPERATION, self.config, self.parameters, inputs, self.cotangents())
@@ -179,15 +185,50 @@ class MultiHeadCase(Case):
             x[self.head(i)] = 0.0
         return {**parameters, **changed}
 
+    def open_heads(self, parameters: dict[str, Array]) -> dict[str, Array]:
+        """The same weights with the identity as output map, so that the output shows each head's part."""
+        one = np.eye(self.D, dtype=parameters["output.weight"].dtype)
+        bias = {"output.bias": np.zeros_like(one[0])} if self.bias else {}
+        return {**parameters, "output.weight": one, **bias}
+
     def moving_head(self, i: int) -> dict[str, Array]:
         """The weights with the query map of one head changed at random."""
         weight = self.parameters["query.weight"].copy()
         weight[self.head(i)] += self.draw(self.rng(5), self.d, self.D, regime="unit")
         return {**self.parameters, "query.weight": weight}
 
+    def stored(self, value: Array) -> Array:
+        """A loaded value as held in this dtype; bfloat16 is the upper half of a float32."""
+        if self.dtype == "float16":
+            return value.astype(np.float16).astype(np.float32)
+        if self.dtype != "bfloat16":
+            return value
+        bits = value.astype(np.float32).view(np.uint32).astype(np.uint64)
+        rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16 << 16
+        return rounded.astype(np.uint32).view(np.float32)
+
     def sharpest(self, subject: Subject) -> Self:
         """This case in the most exact dtype on offer."""
         return self.but(dtype="float64" if "float64" in subject.dtypes else subject.dtypes[0])
+
+
+def laid_out(case: MultiHeadCase, layout: str) -> dict[str, Any]:
+    """The inputs in another memory layout; expanded ones repeat the first row of the batch."""
+    return {name: _laid_out(x, layout) for name, x in case.inputs.items()}
+
+
+def _laid_out(x: Array, layout: str) -> Array:
+    if layout == "transposed":
+        return np.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2)
+    if layout == "batch last":
+        return np.ascontiguousarray(np.moveaxis(x, 0, -1)).transpose(x.ndim - 1, *range(x.ndim - 1))
+    if layout == "strided":
+        wide = np.repeat(np.repeat(x, 2, -1), 2, 0)
+        wide[1::2], wide[..., 1::2] = wide[1::2] == 0, wide[..., 1::2] == 0  # other numbers in between
+        return wide[::2, ..., ::2]
+    if layout == "reversed":
+        return np.ascontiguousarray(x[..., ::-1])[..., ::-1]
+    return np.broadcast_to(x[:1], x.shape)
 
 
 @st.composite
@@ -202,9 +243,10 @@ def multi_head_cases(
     min_width: int = 1,
     max_length: int = 7,
     kinds: tuple[str, ...] | None = None,
+    equal: tuple[str, ...] = ALIKE,
 ) -> MultiHeadCase:
     """Small cases; every size may be 1, and some are made equal on purpose."""
-    alike = draw(st.sampled_from(ALIKE))
+    alike = draw(st.sampled_from(equal))
     H = draw(st.integers(min_heads, 4))
     B = H if alike == "B=H" and min_batch <= H else draw(st.integers(min_batch, 4))
     T = {"B=T": B, "T=H": H}.get(alike) or draw(st.integers(1, max_length))
