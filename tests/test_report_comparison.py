@@ -170,12 +170,12 @@ def test_unequal_spec_versions_are_refused():
 
 def test_two_implementations_are_refused():
     other = document() | {"implementation": "other"}
-    with pytest.raises(ReportError, match="^implementations mine and other differ; merge only"):
+    with pytest.raises(ReportError, match=r"^implementations mine and other differ; merge only"):
         merge([document(), other])
 
 
 def test_nothing_to_merge_is_refused():
-    with pytest.raises(ReportError, match="name at least one report.json"):
+    with pytest.raises(ReportError, match=r"name at least one report\.json"):
         merge([])
 
 

@@ -81,7 +81,7 @@ def _advice(document: Document, plan: Plan) -> list[str]:
     internal = next((r for r in rows if r["internal"]), None)
     if internal:
         return [f"{internal['id']}: {internal['reason']}; a fault of the harness, please report it"]
-    first = _first_to_fix(rows)
+    first = first_to_fix(rows)
     if first:
         return _advice_on(first)
     for verdict in (THIN, NOT_RUN):
@@ -91,7 +91,7 @@ def _advice(document: Document, plan: Plan) -> list[str]:
     return [_advice_on_the_rest(document, plan)]
 
 
-def _first_to_fix(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+def first_to_fix(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
     """The first failing must that stands on nothing broken; then any must; then any other."""
     failing = [r for r in rows if r["verdict"] in (FAIL, ERROR)]
     order = sorted(failing, key=lambda r: (r["level"] != "must", bool(r["blocked_by"])))

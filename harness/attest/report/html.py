@@ -1,0 +1,150 @@
+"""One self-contained HTML page per run: no network, works from disk, everything from outside escaped."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from attest.report.document import MET, MET_WITH_KNOWN, NOT_MET, Document
+from attest.report.failure_text import failure_parts, one_line
+from attest.report.kill_matrix import kill_matrices, read_selftest
+from attest.report.pictures import bound_bar, pictures
+from attest.report.reading import rows_of
+from attest.report.terminal import first_to_fix
+from attest.report.writing import write_text
+from attest.running.records import ERROR, FAIL, KNOWN, NOT_OFFERED, NOT_RUN, PASS, THIN
+from attest.running.verdicts import CONFORMS, CONFORMS_WITH_KNOWN, DOES_NOT_CONFORM, INCOMPLETE
+
+TEMPLATES = Path(__file__).parent / "templates"
+SYMBOLS = {PASS: "✓", FAIL: "✕", ERROR: "!", THIN: "≈", KNOWN: "◆", NOT_OFFERED: "-", NOT_RUN: "○"}
+SYMBOLS |= {CONFORMS: "✓", CONFORMS_WITH_KNOWN: "◆", DOES_NOT_CONFORM: "✕", INCOMPLETE: "≈"}
+SYMBOLS |= {MET: "✓", MET_WITH_KNOWN: "◆", NOT_MET: "✕"}
+TONES = {PASS: "good", CONFORMS: "good", MET: "good", FAIL: "bad", ERROR: "bad", DOES_NOT_CONFORM: "bad"}
+TONES |= {NOT_MET: "bad", THIN: "open", INCOMPLETE: "open", KNOWN: "known", CONFORMS_WITH_KNOWN: "known"}
+TONES |= {MET_WITH_KNOWN: "known", NOT_OFFERED: "none", NOT_RUN: "none"}
+MEANINGS = {
+    PASS: "every example met the requirement",
+    FAIL: "an example did not; the smallest one found is shown",
+    ERROR: "it crashed, hung, ran out of memory, or the plugin is broken",
+    THIN: "fewer examples ran than the criterion asks for",
+    KNOWN: "declared by the implementation, and shown by its witness",
+    NOT_OFFERED: "the implementation does not have the operation",
+    NOT_RUN: "this run lacks something the criterion needs",
+}
+
+
+def write_html(documents: Sequence[Document], directory: Path) -> list[Path]:
+    """A page per implementation, and one over all of them when there are several; the paths written."""
+    selftest = read_selftest(directory)
+    pages = {directory / d["implementation"] / "report.html": [d] for d in documents}
+    if len(documents) > 1:
+        pages[directory / "report.html"] = list(documents)
+    for path, shown in pages.items():
+        write_text(path, html_page(shown, selftest))
+    return list(pages)
+
+
+def html_page(documents: Sequence[Document], selftest: Mapping[str, Any] | None = None) -> str:
+    """The page of these reports, the kill matrix included where the harness was tried."""
+    script, style = ((TEMPLATES / name).read_text(encoding="utf-8") for name in ("report.js", "report.css"))
+    milestones = _milestones(documents)
+    rows = [r for d in documents for r in rows_of(d).values()]
+    return (
+        _environment()
+        .get_template("report.html.j2")
+        .render(
+            documents=documents,
+            names=[d["implementation"] for d in documents],
+            milestones=milestones,
+            sentence=_sentence(documents[0]),
+            starts=[(d["implementation"], first_to_fix(list(rows_of(d).values()))) for d in documents],
+            counts={v: n for v in SYMBOLS if (n := Counter(r["verdict"] for r in rows)[v])},
+            total=sum(len(m["criteria"]) for m in milestones),
+            kills=list(kill_matrices(selftest)) if selftest else [],
+            meanings=MEANINGS,
+            script=Markup(script),
+            style=Markup(style),
+            policy=_policy(script, style),
+        )
+    )
+
+
+def _milestones(documents: Sequence[Document]) -> list[dict[str, Any]]:
+    """Milestones in the order of the reports, each criterion with one result per implementation."""
+    found: dict[str, dict[str, Any]] = {}
+    for document in documents:
+        for m in document["milestones"]:
+            entry = found.setdefault(m["id"], {**m, "verdicts": {}, "answers": {}, "criteria": {}})
+            name = document["implementation"]
+            entry["verdicts"][name] = m["verdict"], _passed(m)
+            for a in m["acceptance"]:
+                entry["answers"].setdefault(a["id"], {})[name] = a["verdict"]
+            for row in m["criteria"]:
+                entry["criteria"].setdefault(row["id"], {**row, "results": {}})["results"][name] = row
+    return list(found.values())
+
+
+def _sentence(document: Document) -> str:
+    """The run in one sentence."""
+    found = Counter(m["verdict"] for m in document["milestones"])
+    order = (DOES_NOT_CONFORM, INCOMPLETE, CONFORMS_WITH_KNOWN, CONFORMS, NOT_OFFERED)
+    parts = [f"{found[verdict]} {_does(verdict, found[verdict])}" for verdict in order if found[verdict]]
+    return f"Of {sum(found.values())} milestones {', '.join(parts)}." if parts else "Nothing was judged."
+
+
+def _does(verdict: str, n: int) -> str:
+    if verdict in (INCOMPLETE, NOT_OFFERED):
+        return f"{'is' if n == 1 else 'are'} {verdict}"
+    return verdict if n == 1 else verdict.replace("conforms", "conform").replace("does", "do")
+
+
+def _passed(milestone: Mapping[str, Any]) -> str:
+    rows = milestone["criteria"]
+    if milestone["verdict"] == NOT_OFFERED:
+        return ""
+    passed = sum(r["verdict"] == PASS for r in rows)
+    return f"{passed} of {len(rows) + len(milestone['not_selected'])} pass"
+
+
+def _policy(script: str, style: str) -> str:
+    """A content policy by hash: a script or style that is not ours does not run, even if it got in."""
+    hashes = (base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (script, style))
+    allowed = "script-src 'sha256-{}'; style-src 'sha256-{}'".format(*hashes)
+    return f"default-src 'none'; {allowed}; img-src data:; base-uri 'none'; form-action 'none'"
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_visible,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    filters: dict[str, Any] = {
+        "symbol": SYMBOLS.__getitem__,
+        "tone": TONES.__getitem__,
+        "slug": lambda verdict: verdict.replace(" ", "-"),
+        "followable": lambda url: bool(re.fullmatch(r"https?://[^\s<>\"'`]+", str(url))),
+        "parts": lambda row: list(failure_parts(row)),
+        "pictures": pictures,
+        "bar": bound_bar,
+    }
+    environment.filters.update(filters)
+    return environment
+
+
+def _visible(value: Any) -> Any:
+    """Control characters of whatever is printed are made visible; markup of ours passes."""
+    return one_line(value) if isinstance(value, str) and not isinstance(value, Markup) else value
