@@ -18,7 +18,7 @@ from attest.contract import Array
 from attest.evidence import current
 
 LIMIT = 6.2
-COUNTS_IN_A_RUN = 64
+COUNTS_IN_A_RUN = 128
 _SMALLEST = 1e-300  # below it the inverse of the normal distribution has no digits left
 
 
