@@ -67,7 +67,7 @@ class Shadow:
     def _updated(
         self, parameters: Arrays, found: Arrays, moved: Sequence[Arrays], rate: float
     ) -> dict[str, Expected]:
-        """After clipping and Adam. Allowed: what the gradient's error, now or before, does to the direction."""
+        """After clipping and Adam; allowed is what the gradient's error does to the direction."""
         factor = self.formulas.clip_factor(self.formulas.global_norm(found))
         errors = _gradient_errors(found, moved, self.eps)
         after = self.formulas.adam_step(parameters, self.moments, self.formulas.clip(found), rate)

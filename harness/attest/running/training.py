@@ -161,7 +161,7 @@ def exact_share(
     right = 0
     for part in _parts(sequences):
         batch = task.batch(part)
-        written = _written(subject, config, parameters, batch)
+        written = written_by(subject, config, parameters, batch)
         right += sum(
             tuple(map(int, row[: len(ids) + 1])) == (*task.answer(ids), EOS)
             for row, ids in zip(written, part)
@@ -169,7 +169,8 @@ def exact_share(
     return right / len(sequences)
 
 
-def _written(subject: Subject, config: Config, parameters: dict[str, Array], batch: Batch) -> Array:
+def written_by(subject: Subject, config: Config, parameters: dict[str, Array], batch: Batch) -> Array:
+    """(B, L): what the model writes for these sources, or where it cannot, its best next tokens."""
     length = batch["target"].shape[1] - 1
     if subject.offers("generate"):
         generator = subject.build("generate", config)

@@ -1,6 +1,6 @@
 """Cases of training: a small model, a few different batches, and what the steps should do.
 
-Shapes: source (B, S), target (B, T) = BOS ... EOS, padded on the right; B, S and T differ from batch to batch.
+Shapes: source (B, S), target (B, T) = BOS ... EOS pad; B, S and T differ from batch to batch.
 """
 
 from __future__ import annotations
