@@ -1,0 +1,98 @@
+"""Multi-head attention with one projection for Q, K and V and torch's fused kernel, in eager's layers.
+
+Shapes: B batch, H heads, T queries, S keys, D width (d_model), d = D / H the width of a head.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from attest_impls.eager.arguments import check_attention, check_broadcasts
+from attest_impls.eager.attention import MultiHeadAttention, allowed_by_all, causal_mask, over_heads
+
+
+class FusedAttention(MultiHeadAttention):
+    """eager's attention with the three maps in one array (3D, D): a single product when all read one input."""
+
+    def __init__(self, plain: MultiHeadAttention) -> None:
+        nn.Module.__init__(self)
+        self.d_model, self.num_heads, self.dropout = plain.d_model, plain.num_heads, plain.dropout
+        maps = (plain.query, plain.key, plain.value)
+        self.weight = nn.Parameter(torch.cat([m.weight for m in maps]).detach())
+        has_bias = plain.query.bias is not None
+        self.bias = nn.Parameter(torch.cat([m.bias for m in maps]).detach()) if has_bias else None
+        self.output = plain.output
+
+    def forward(self, query: Tensor, key_value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, None]:
+        self._check(query, key_value, mask)
+        if query is key_value:
+            q, k, v = (self._split(x) for x in self.project(query, 0, 3).chunk(3, -1))
+        else:
+            q = self._split(self.project(query, 0, 1))
+            k, v = self.keys_values(key_value)
+        return self._mixed(q, k, v, over_heads(mask)), None
+
+    def project(self, x: Tensor, first: int, last: int) -> Tensor:
+        """Maps first to last of query, key, value."""
+        rows = slice(first * self.d_model, last * self.d_model)
+        return F.linear(x, self.weight[rows], None if self.bias is None else self.bias[rows])
+
+    def keys_values(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        k, v = self.project(x, 1, 3).chunk(2, -1)
+        return self._split(k), self._split(v)
+
+    def read(self, query: Tensor, k: Tensor, v: Tensor, allowed: Tensor | None) -> tuple[Tensor, None]:
+        return self._mixed(self._split(self.project(query, 0, 1)), k, v, allowed), None
+
+    def _mixed(self, q: Tensor, k: Tensor, v: Tensor, allowed: Tensor | None) -> Tensor:
+        heads = fused(q, k, v, allowed, self.dropout if self.training else 0.0)
+        return self.output(heads.transpose(1, 2).flatten(2))  # (B, T, D)
+
+
+def fused(q: Tensor, k: Tensor, v: Tensor, allowed: Tensor | None, dropout: float = 0.0) -> Tensor:
+    """softmax(q k^T / sqrt(d)) v; zeros for a query that sees nothing, and nothing from what nobody sees."""
+    if allowed is not None:
+        seen = allowed.any(-2).unsqueeze(-1)  # 0 * nan is nan: a zero weight alone does not hide it
+        k, v = torch.where(seen, k, 0.0), torch.where(seen, v, 0.0)
+    heads = F.scaled_dot_product_attention(q, k, v, attn_mask=allowed, dropout_p=dropout)
+    if allowed is not None:
+        heads = torch.where(allowed.any(-1).unsqueeze(-1), heads, 0.0)
+    return heads
+
+
+class Attention(nn.Module):
+    """Scaled dot-product attention alone. It returns no weights: the fused kernel never holds them."""
+
+    def forward(
+        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, causal: bool = False
+    ) -> Tensor:
+        check_attention(q, k, v)
+        T, S = q.shape[-2], k.shape[-2]
+        if mask is not None:
+            check_broadcasts(mask, (*q.shape[:-1], S))
+        return fused(q, k, v, allowed_by_all(mask, causal_mask(T, S, q.device) if causal else None))
+
+
+def fuse(module: nn.Module) -> nn.Module:
+    """Exchange every multi-head attention inside a module, or the module itself."""
+    if isinstance(module, MultiHeadAttention):
+        return FusedAttention(module)
+    for name, child in list(module.named_children()):
+        setattr(module, name, fuse(child))
+    return module
+
+
+def canonical_names(module: nn.Module) -> dict[str, str]:
+    """Where the adapter finds query, key and value of every fused attention."""
+    names = {}
+    for prefix, child in module.named_modules():
+        if not isinstance(child, FusedAttention):
+            continue
+        stem = f"{prefix}." if prefix else ""
+        for i, part in enumerate(("query", "key", "value")):
+            for kind in ("weight", "bias"):
+                if getattr(child, kind) is not None:
+                    names[f"{stem}{part}.{kind}"] = f"{stem}{kind}[{i}/3]"
+    return names
