@@ -1,0 +1,92 @@
+"""Logits from which a token is to be drawn, and how. Shapes: B rows, V vocabulary."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+from hypothesis import strategies as st
+
+from attest.contract import Array, Config, float_dtype
+from attest.reference.formulas import OracleFormulas
+from attest.reference.oracle import EPSILON, Expected
+from attest.strategies.cases import Case, dtypes, seeds
+
+TEMPERATURES = (1.0, 0.5, 2.0, 0.1, 0.9, 1.5, 5.0, 100.0, 1e-3)
+LEVELS = {"unit": 2.0, "large": 1e4, "tiny": 1e-3}
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogitsCase(Case):
+    """`top_k` 0 is none; `top_p` 0 is none, and otherwise a place between two cumulative sums of row 0."""
+
+    kind: ClassVar[str] = "logits"
+    lengths: ClassVar[tuple[str, ...]] = ("B",)
+
+    B: int = 1
+    V: int = 5
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 0.0
+
+    @property
+    def regimes(self) -> tuple[str, ...]:
+        limits = [name for name in ("top_k", "top_p") if getattr(self, name)]
+        return (*super().regimes, *limits)
+
+    @cached_property
+    def logits(self) -> Array:
+        """(B, V), no two of a row closer than a tenth of the level, or the kept set would be open."""
+        rng = self.rng()
+        spread = rng.permuted(np.tile(np.arange(self.V, dtype=np.float64), (self.B, 1)), axis=1)
+        values = (spread - self.V / 2 + 0.4 * rng.random((self.B, self.V))) * 2.0 / self.V
+        return (values * LEVELS[self.regime]).astype(float_dtype(self.dtype))
+
+    @property
+    def p(self) -> float | None:
+        """The threshold: 1 stays 1, anything else is moved inside the nearest step of every row's sums."""
+        if self.top_p in (0.0, 1.0):
+            return self.top_p or None
+        kept = self.distribution(self.top_k or None, None)
+        sums = np.cumsum(-np.sort(-kept, axis=-1), axis=-1)
+        candidates = self.top_p + np.linspace(-0.04, 0.04, 41)
+        distance = np.abs(sums[..., None] - candidates).min(axis=(0, 1))
+        inside = np.where((candidates > 0) & (candidates < 1), distance, 0.0)
+        return float(candidates[int(np.argmax(inside))])
+
+    @property
+    def arguments(self) -> tuple[Any, ...]:
+        """logits, temperature, top_k, top_p."""
+        return (self.logits, self.temperature, self.top_k or None, self.p)
+
+    def distribution(self, top_k: int | None, top_p: float | None) -> Array:
+        """(B, V) by the reference, in float64."""
+        formulas = OracleFormulas(Config())
+        return formulas.next_token_distribution(self.logits, self.temperature, top_k, top_p)
+
+    @cached_property
+    def expected(self) -> Expected:
+        """Each logit is rounded when it is divided, and the exponential makes that a relative error."""
+        value = self.distribution(self.top_k or None, self.p)
+        size = np.abs(self.logits).max(axis=-1, keepdims=True).astype(np.float64) / self.temperature
+        return Expected(value, 8 * EPSILON[self.dtype] * (4.0 + size) * np.maximum(value, 1e-30))
+
+
+@st.composite
+def logits_cases(draw: st.DrawFn, *, limits: bool = False) -> LogitsCase:
+    """Any temperature; with limits also top-k, top-p or both, at a scale where no probability vanishes."""
+    V = draw(st.integers(2, 12))
+    top_k = draw(st.sampled_from((0, 1, 2, 3, V - 1, V, V + 3))) if limits else 0
+    top_p = draw(st.sampled_from((0.0, 1.0, 0.9, 0.5, 0.2, 0.05))) if limits else 0.0
+    return LogitsCase(
+        B=draw(st.integers(1, 4)),
+        V=V,
+        temperature=draw(st.sampled_from((1.0, 0.3, 2.0) if limits else TEMPERATURES)),
+        top_k=top_k,
+        top_p=top_p,
+        regime=draw(st.sampled_from(("unit",) if limits else ("unit", "large", "tiny"))),
+        dtype=draw(dtypes()),
+        seed=draw(seeds()),
+    )
