@@ -163,9 +163,15 @@ def test_a_later_partial_run_leaves_no_page_of_the_earlier_one(tmp_path):
 def test_reproductions_of_what_still_fails_stay(tmp_path):
     repro = tmp_path / "mine" / "repro"
     repro.mkdir(parents=True)
-    (repro / "M1_5.py").write_text("assert False")
-    write_reports({"mine": run({"M1.5": "fail"})}, SPEC, tmp_path)
-    assert (repro / "M1_5.py").exists()
+    for name in ("M1_5.py", "M1_5.npz", "M1_9.npz"):
+        (repro / name).write_text("assert False")
+    (document,) = write_reports({"mine": run({"M1.5": "fail"})}, SPEC, tmp_path)
+    assert sorted(p.name for p in repro.iterdir()) == ["M1_5.npz", "M1_5.py"]
+    row = next(r for r in milestone(valid(document), "M1")["criteria"] if r["id"] == "M1.5")
+    assert row["failure"]["reproduction"] == "repro/M1_5.py"
+    assert (
+        "  by itself  python repro/M1_5.py (beside this report)" in (tmp_path / "mine" / "M1.md").read_text()
+    )
 
 
 def test_badges_follow_the_verdicts(tmp_path):

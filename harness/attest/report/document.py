@@ -106,7 +106,8 @@ def _criterion(criterion: Criterion, record: Record, target: Target | None) -> D
     if record.failure is not None:
         replay = record.failure.replay or replay_command(record, target)
         texts = {name: without_paths(kept["failure"][name]) for name in ("seen", "case", "looks_like")}
-        kept["failure"] |= texts | {"required": first_sentence(criterion.statement), "replay": replay}
+        required = record.failure.required or first_sentence(criterion.statement)
+        kept["failure"] |= texts | {"required": required, "replay": replay}
     text = {name: getattr(criterion, name) for name in _TEXT}
     lists = {name: list(getattr(criterion, name)) for name in _LISTS}
     return {"id": criterion.id, **text, **lists, **kept}

@@ -42,6 +42,8 @@ def failure_parts(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if row["verdict"] == KNOWN:
         yield "known", one_line(row["reason"])
     yield "replay", one_line(failure["replay"])
+    if failure.get("reproduction"):
+        yield "by itself", f"python {one_line(failure['reproduction'])} (beside this report)"
 
 
 def one_line(text: str) -> str:

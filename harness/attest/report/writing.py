@@ -37,6 +37,7 @@ def write_reports(
 
 def write_document(document: Document, home: Path) -> None:
     """report.json, index.md, a page and a badge per milestone; each file is replaced whole."""
+    _note_reproductions(document, home)
     write_text(home / "report.json", as_json(document))
     pages = {f"{m['id']}.md": milestone_page(document, m) for m in document["milestones"]}
     for name, page in pages.items():
@@ -61,12 +62,20 @@ def write_text(path: Path, text: str) -> None:
     temporary.replace(path)
 
 
+def _note_reproductions(document: Document, home: Path) -> None:
+    """Name the file that fails by itself, where the run left one."""
+    for row in (r for m in document["milestones"] for r in m["criteria"] if r["failure"]):
+        name = f"repro/{row['id'].replace('.', '_')}.py"
+        if (home / name).is_file():
+            row["failure"]["reproduction"] = name
+
+
 def _remove_stale(document: Document, home: Path, pages: set[str], badges: set[str]) -> None:
     """A page of an earlier run beside this report.json would be read as part of it."""
     rows = [r for m in document["milestones"] for r in m["criteria"]]
-    broken = {f"{r['id'].replace('.', '_')}.py" for r in rows if r["verdict"] in (FAIL, ERROR, KNOWN)}
+    broken = {r["id"].replace(".", "_") for r in rows if r["verdict"] in (FAIL, ERROR, KNOWN)}
     old = [p for p in home.glob("M*.md") if p.name not in pages]
     old += [p for p in (home / "badges").glob("M*.json") if p.name not in badges]
-    old += [p for p in (home / "repro").glob("M*.py") if p.name not in broken]
+    old += [p for p in (home / "repro").glob("M*.*") if p.stem not in broken]
     for path in [*old, home / "report.html"]:
         path.unlink(missing_ok=True)

@@ -8,6 +8,8 @@ import random
 import shutil
 import sys
 import tempfile
+from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Any
 
@@ -47,6 +49,10 @@ class Conformance:
                 raise UsageError(
                     f"profile={option.attest_profile!r} is unknown; use one of {', '.join(PROFILES)}"
                 )
+            if option.attest_report not in ("", "html", "none"):
+                raise UsageError(f"report={option.attest_report!r} is unknown; use html or none")
+            if option.attest_report == "html" and find_spec("jinja2") is None:
+                raise UsageError("report='html' needs jinja2; install attest-transformers[report]")
             found, refused = targets(option.impl, dtype=option.attest_dtype, device=option.attest_device)
             spec = load_spec(tuple(Path(path) for path, _ in added(found)))
             criteria, unknown = select(spec, option.milestone, option.criterion)
@@ -102,6 +108,12 @@ class Conformance:
         collector = CriteriaFile.from_parent(parent, path=file_path)
         collector.plan, collector.spec = self.plan_of_run, self.spec
         return collector
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Load the criteria before the clock of the first one starts; what cannot be loaded fails there."""
+        if session.items and not session.config.option.collectonly:
+            with suppress(Exception):
+                self.plan_of_run.properties()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_timeout_set_timer(self, item: pytest.Item, settings: Any) -> bool | None:
@@ -221,6 +233,7 @@ class Conformance:
                 self.spec,
                 Path(self.plan_of_run.reports),
                 html="html" in session.config.option.attest_report,
+                plan=self.plan_of_run,
             )
         every = [r for records in self.by_implementation().values() for r in records]
         code = exit_code(every, asked=self.plan_of_run.asked, missing=self.missing)
