@@ -58,6 +58,7 @@ class Variant:
     what: str
     milestones: tuple[str, ...]
     piece: type[Any]
+    spared: tuple[str, ...] = ()  # criteria it is right to fail
 
     def build(self) -> Any:
         """A fresh implementation."""
@@ -81,13 +82,13 @@ def defect(*killers: str) -> Callable[[Class], Class]:
     return register
 
 
-def variant(*milestones: str) -> Callable[[Class], Class]:
-    """Register a class as a correct variant of these milestones."""
+def variant(*milestones: str, spared: tuple[str, ...] = ()) -> Callable[[Class], Class]:
+    """Register a class as a correct variant of these milestones, but for the criteria it is spared."""
 
     def register(piece: Class) -> Class:
         name = piece.__name__
         assert name not in _variants, f"two variants are named {name}"
-        _variants[name] = Variant(name, cleandoc(piece.__doc__ or ""), milestones, piece)
+        _variants[name] = Variant(name, cleandoc(piece.__doc__ or ""), milestones, piece, spared)
         return piece
 
     return register

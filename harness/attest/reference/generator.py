@@ -208,13 +208,17 @@ class ReferenceGenerator(ReferenceComponent):
             for rank, (parent, token) in enumerate(self.best(live, logs, places, 2 * width)):
                 grown = live[parent].followed_by(token, float(logs[parent, token]))
                 if self.ends(token):
-                    if rank < width:
+                    if self.counts(rank, width):
                         ended.append(grown)
                 elif survivors < width:
                     open_.append(grown)
                     parents.append(parent)
                     survivors += 1
         return ended, open_, parents
+
+    def counts(self, rank: int, width: int) -> bool:
+        """A continuation that ends is finished only if it is among the first W."""
+        return rank < width
 
     def best(
         self, live: list[Hypothesis], logs: Array, places: list[int], count: int
