@@ -21,7 +21,7 @@ from attest.evidence import note_case
 from attest.properties import given, verifies
 from attest.reference.oracle import Expected, bounded_gradients
 from attest.strategies.embedding import PositionCase, TokenCase, position_cases, token_cases
-from attest.strategies.options import sharpest
+from attest.strategies.options import offered_form, sharpest
 
 
 def with_table(impl: Subject, operation: str, case: TokenCase) -> Boundary:
@@ -233,7 +233,8 @@ def the_pad_row_starts_at_zero(impl: Subject) -> None:
 def tables_of_a_new(impl: Subject, operation: str, pad_id: int) -> dict[str, Array]:
     """The embeddings of a component nobody has loaded anything into."""
     case = TokenCase(V=7, D=8, pad_id=pad_id, dtype=impl.dtypes[0])
-    config = impl.placed(case.config.but(num_heads=2, num_encoder_layers=1, num_decoder_layers=1, seed=5))
+    config = case.config.but(num_heads=2, num_encoder_layers=1, num_decoder_layers=1, seed=5)
+    config = impl.placed(offered_form(impl, operation, config))
     component = Boundary(operation, impl.construct(operation, config), config, impl)
     names = (
         ("source_embedding.weight", "target_embedding.weight") if operation == "transformer" else ("weight",)
