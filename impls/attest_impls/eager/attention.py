@@ -58,8 +58,10 @@ def attend(
 
     Dividing by sqrt(d) keeps the scores of unit-variance q and k at unit variance, so that softmax is not
     saturated from the start. The fill is finite and forbidden weights are then set to zero: a query that sees
-    no key gets zeros, and its gradient is finite, where a fill of -inf makes both NaN.
+    no key gets zeros, and its gradient is finite, where a fill of -inf makes both NaN. Low precision is
+    widened for the scores: in bfloat16 one of 100 is off by up to 0.25, which its weight shows as e^0.25.
     """
+    q, k = _wide(q), _wide(k)
     scores = (q * q.shape[-1] ** -0.5) @ k.transpose(-2, -1)  # (..., T, S)
     if allowed is None:
         weights = scores.softmax(-1)
@@ -67,7 +69,11 @@ def attend(
         lowest = torch.finfo(scores.dtype).min
         weights = torch.where(allowed, torch.where(allowed, scores, lowest).softmax(-1), 0.0)
     used = nn.functional.dropout(weights, dropout) if dropout else weights
-    return used @ v, weights
+    return used.to(v.dtype) @ v, weights
+
+
+def _wide(x: Tensor) -> Tensor:
+    return x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
 
 
 def without_unseen(x: Tensor, allowed: Tensor) -> Tensor:

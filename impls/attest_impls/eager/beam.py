@@ -9,11 +9,12 @@ Shapes: B batch, W width, C = 2W candidates, L tokens, V vocabulary.
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from .cache import advance, reorder, start
+from . import cache
 from .model import Transformer
 
 NEVER = -math.inf  # the log-probability of a place that holds no hypothesis
@@ -43,9 +44,18 @@ class Hypotheses:
 
 
 def beam_search(
-    model: Transformer, source: Tensor, max_len: int, width: int, num_results: int, alpha: float
+    model: Transformer,
+    source: Tensor,
+    max_len: int,
+    width: int,
+    num_results: int,
+    alpha: float,
+    decoder: Any = cache,
 ) -> tuple[Tensor, Tensor]:
-    """tokens (B, K, L), scores (B, K), best first; a result that does not exist is padding scored -inf."""
+    """tokens (B, K, L), scores (B, K), best first; a result that does not exist is padding scored -inf.
+
+    `decoder` has start, advance and reorder, as the module `cache` does.
+    """
     config, (B, device) = model.config, (source.shape[0], source.device)
     row = torch.arange(B, device=device).unsqueeze(1)  # (B, 1)
     empty = Hypotheses(
@@ -55,10 +65,11 @@ def beam_search(
     finished, live = empty, Hypotheses(empty.tokens, empty.scores.clone())
     live.scores[:, 0] = 0.0  # one empty hypothesis per source
     count = torch.zeros(B, 1, dtype=torch.int64, device=device)
-    state = reorder(start(model, source, max_len), row.expand(B, width).flatten())
+    state = decoder.start(model, source, max_len)
+    state = decoder.reorder(state, row.expand(B, width).flatten())
     token = source.new_full((B * width, 1), config.bos_id)
     for n in range(1, max_len + 1):
-        logits, state = advance(model, state, token)
+        logits, state = decoder.advance(model, state, token)
         parent, candidates = _continuations(logits[:, -1], live, n)
         ends = candidates.tokens[:, :, n - 1] == config.eos_id
         first = torch.arange(ends.shape[1], device=device) < width
@@ -72,7 +83,8 @@ def beam_search(
             break
         if n < max_len:
             token = live.tokens[:, :, n - 1].reshape(-1, 1)
-            state = reorder(state, (row * width + parent.gather(1, survivors)).flatten(), same_source=True)
+            rows = (row * width + parent.gather(1, survivors)).flatten()
+            state = decoder.reorder(state, rows, same_source=True)
     still_open = (count < width).expand(B, width)
     results = finished.joined(live.where(still_open, 1 / _penalty(n, alpha))).best(num_results)
     tokens = torch.where(results.scores.unsqueeze(-1) > NEVER, results.tokens, config.pad_id)

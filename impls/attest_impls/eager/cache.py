@@ -4,6 +4,7 @@ Shapes: N decoder layers, B rows, H heads, L capacity, S source length, n new to
 """
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -120,11 +121,15 @@ def _with_padding(model: Transformer, state: State, tokens: Tensor) -> Tensor | 
 
 
 def _check_fresh(state: State) -> None:
-    if not isinstance(state, State) or state.spent:
+    _check_fresh_state(state, State)
+
+
+def _check_fresh_state(state: Any, kind: type) -> None:
+    if not isinstance(state, kind) or state.spent:
         raise ValueError(f"state={state!r:.40} is used up; go on with the one that step or reorder returned")
 
 
-def _check_room(state: State, tokens: Tensor) -> None:
+def _check_room(state: Any, tokens: Tensor) -> None:
     if tokens.shape[0] != state.rows:
         raise ValueError(f"tokens rows={tokens.shape[0]} are not the state's {state.rows}; give one row each")
     if state.length + tokens.shape[1] > state.capacity:
@@ -134,7 +139,7 @@ def _check_room(state: State, tokens: Tensor) -> None:
         )
 
 
-def _check_rows(state: State, rows: Tensor) -> None:
+def _check_rows(state: Any, rows: Tensor) -> None:
     whole = rows.dtype == torch.int64 and rows.ndim == 1 and len(rows) > 0
     if not whole or int(rows.min()) < 0 or int(rows.max()) >= state.rows:
         shown = rows.tolist()

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from . import cache
 from .arguments import check_ids
 from .beam import beam_search
-from .cache import advance, start
 from .model import Transformer
 from .sampling import check_sampling, next_token_distribution
 
@@ -32,8 +32,12 @@ def generate(
     top_k: int | None = None,
     top_p: float | None = None,
     seed: int = 0,
+    decoder: Any = cache,
 ) -> tuple[Tensor, Tensor]:
-    """tokens (B, K, L), scores (B, K), best first. The model is in the mode it was in when this returns."""
+    """tokens (B, K, L), scores (B, K), best first. The model is in the mode it was in when this returns.
+
+    `decoder` has start, advance and reorder, as the module `cache` does; one with `greedy` has its own loop.
+    """
     check_request(model, max_len, width, num_results, alpha, method, seed)
     check_sampling(temperature, top_k, top_p)
     check_ids("source", source, model.config.source_vocab, model.config.max_len)
@@ -42,30 +46,37 @@ def generate(
     try:
         source = left_aligned(source, model.config.pad_id)
         if method == "beam":
-            return beam_search(model, source, max_len, width, num_results, alpha)
+            return beam_search(model, source, max_len, width, num_results, alpha, decoder)
         if method == "greedy":
-            return walk(model, source, max_len, None)
+            greedy = getattr(decoder, "greedy", None)
+            return greedy(model, source, max_len) if greedy else walk(model, source, max_len, None, decoder)
         draw = torch.Generator(device=source.device).manual_seed(seed)
-        return walk(model, source, max_len, draw, temperature=temperature, top_k=top_k, top_p=top_p)
+        options = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
+        return walk(model, source, max_len, draw, decoder, **options)
     finally:
         model.train(training)
 
 
 def walk(
-    model: Transformer, source: Tensor, max_len: int, draw: torch.Generator | None, **options: Any
+    model: Transformer,
+    source: Tensor,
+    max_len: int,
+    draw: torch.Generator | None,
+    decoder: Any = cache,
+    **options: Any,
 ) -> tuple[Tensor, Tensor]:
     """One token after another, the likeliest or a drawn one. A row that has ended gets padding.
 
     The score is the log-probability of the tokens under the model itself, whatever the temperature.
     """
     config, B = model.config, source.shape[0]
-    state = start(model, source, max_len)
+    state = decoder.start(model, source, max_len)
     token = source.new_full((B, 1), config.bos_id)
     written = source.new_full((B, max_len), config.pad_id)
     ended = torch.zeros(B, 1, dtype=torch.bool, device=source.device)
     scores = torch.zeros(B, 1, dtype=torch.float64, device=source.device)
     for n in range(max_len):
-        logits, state = advance(model, state, token)
+        logits, state = decoder.advance(model, state, token)
         logits = logits[:, -1]
         token = _likeliest(logits) if draw is None else _drawn(logits, draw, **options)
         log_probability = logits.double().log_softmax(-1).gather(-1, token)
