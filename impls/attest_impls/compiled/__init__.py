@@ -1,0 +1,100 @@
+"""The torch.compile'd Transformer as a plugin: eager's model with fused attention, in one graph per job."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pluggy
+from torch import Tensor
+
+from attest.contract import Config, ShapePolicy
+from attest_impls.eager import Eager, attention, embedding, layers
+from attest_impls.eager.model import Transformer
+from attest_impls.eager.norm import LayerNorm
+from attest_impls.eager.training import Loss, Trainer, summed_loss
+
+from .component import CompiledComponent, CrossEntropy, Inputs, TokenLookup, component
+from .fused import Attention
+from .generation import Decoding, Generator
+
+
+class CompiledTrainer(Trainer):
+    """eager's trainer; forward and loss are one graph, and so is their backward pass."""
+
+    model: Decoding
+
+    def _summed_loss(self, source: Tensor, target: Tensor, smoothing: float) -> Tensor:
+        self.model.check(source=source, target=target)
+        return self.model.compiled("training", _summed_loss)(self.model.module, source, target, smoothing)
+
+    def compile_report(self) -> Any:
+        return self.model.compile_report()
+
+
+def _summed_loss(model: Transformer, source: Tensor, target: Tensor, smoothing: float) -> Tensor:
+    logits = model._decode(target[:, :-1], model._encode(source), source)
+    return summed_loss(logits, target[:, 1:], model.config.pad_id, smoothing)
+
+
+class Compiled(Eager):
+    """Every operation of eager, compiled. Masks, schedules, clipping and Adam are eager's own."""
+
+    name = "compiled"
+    description = "eager's model under torch.compile, with fused attention and static caches"
+    dtypes = ("float32", "float64", "bfloat16")
+    devices = ("cpu", "cuda")
+    compiled = True
+    shape_policy = ShapePolicy(min_size=2, one_config=True, always_mask=True)
+
+    def attention(self, config: Config) -> CompiledComponent:
+        return component(lambda _: Attention(), config)
+
+    def qkv_projection(self, config: Config) -> CompiledComponent:
+        return component(attention.QKVProjection, config)
+
+    def multi_head_attention(self, config: Config) -> CompiledComponent:
+        return component(attention.MultiHeadAttention, config)
+
+    def feed_forward(self, config: Config) -> CompiledComponent:
+        return component(layers.FeedForward, config)
+
+    def token_embedding(self, config: Config) -> CompiledComponent:
+        return component(embedding.TokenEmbedding, config, TokenLookup)
+
+    def positional_encoding(self, config: Config) -> CompiledComponent:
+        return component(embedding.PositionalEncoding, config)
+
+    def input_embedding(self, config: Config) -> CompiledComponent:
+        return component(embedding.InputEmbedding, config, Inputs)
+
+    def layer_norm(self, config: Config) -> CompiledComponent:
+        return component(LayerNorm, config)
+
+    def encoder_layer(self, config: Config) -> CompiledComponent:
+        return component(layers.EncoderLayer, config)
+
+    def decoder_layer(self, config: Config) -> CompiledComponent:
+        return component(layers.DecoderLayer, config)
+
+    def encoder(self, config: Config) -> CompiledComponent:
+        return component(layers.Encoder, config)
+
+    def decoder(self, config: Config) -> CompiledComponent:
+        return component(layers.Decoder, config)
+
+    def transformer(self, config: Config) -> Decoding:
+        return component(Transformer, config, Decoding)
+
+    def loss(self, config: Config) -> CompiledComponent:
+        return component(Loss, config, CrossEntropy)
+
+    def trainer(self, config: Config) -> CompiledTrainer:
+        return CompiledTrainer(self.transformer(config), config)
+
+    def generate(self, config: Config) -> Generator:
+        return component(Transformer, config, Generator)
+
+
+@pluggy.HookimplMarker("attest")
+def attest_implementations() -> list[Compiled]:
+    return [Compiled()]

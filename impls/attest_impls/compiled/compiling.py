@@ -19,8 +19,8 @@ os.environ.setdefault(
     "TORCHINDUCTOR_CACHE_DIR", str(Path(tempfile.gettempdir()) / f"attest-inductor-{getpass.getuser()}")
 )
 
-import torch  # noqa: E402
-from torch._inductor.compile_fx import compile_fx  # noqa: E402
+import torch
+from torch._inductor.compile_fx import compile_fx
 
 MOST_COMPILATIONS = 64
 
@@ -47,7 +47,12 @@ class Report:
 
 
 def compiled(
-    function: Callable[..., Any], report: Report, *, device: str = "cpu", dynamic: bool = True, **settings: Any
+    function: Callable[..., Any],
+    report: Report,
+    *,
+    device: str = "cpu",
+    dynamic: bool = True,
+    **settings: Any,
 ) -> Callable[..., Any]:
     """The function as one graph. `settings` are inductor's."""
     if device.startswith("cuda"):

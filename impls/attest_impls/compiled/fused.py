@@ -14,7 +14,7 @@ from attest_impls.eager.attention import MultiHeadAttention, allowed_by_all, cau
 
 
 class FusedAttention(MultiHeadAttention):
-    """eager's attention with the three maps in one array (3D, D): a single product when all read one input."""
+    """eager's attention with the three maps in one array (3D, D): one product when all read one input."""
 
     def __init__(self, plain: MultiHeadAttention) -> None:
         nn.Module.__init__(self)
@@ -45,6 +45,11 @@ class FusedAttention(MultiHeadAttention):
 
     def read(self, query: Tensor, k: Tensor, v: Tensor, allowed: Tensor | None) -> tuple[Tensor, None]:
         return self._mixed(self._split(self.project(query, 0, 1)), k, v, allowed), None
+
+    def mix_clean(self, q: Tensor, k: Tensor, v: Tensor, allowed: Tensor) -> Tensor:
+        """The same for keys and values that hold no junk, and queries that all see something."""
+        heads = F.scaled_dot_product_attention(q, k, v, attn_mask=allowed)
+        return self.output(heads.transpose(1, 2).flatten(2))
 
     def _mixed(self, q: Tensor, k: Tensor, v: Tensor, allowed: Tensor | None) -> Tensor:
         heads = fused(q, k, v, allowed, self.dropout if self.training else 0.0)

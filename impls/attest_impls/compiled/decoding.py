@@ -1,0 +1,124 @@
+"""Decoding with caches of fixed size, so that one graph serves every step.
+
+The position is a tensor: as a Python integer it would be a guard, and every token would compile anew. What has
+not been written yet is hidden by the mask, not by slicing.
+
+Shapes: B rows, H heads, L capacity, S source length, n new tokens, d = D / H, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from attest_impls.eager.attention import padding_mask
+from attest_impls.eager.cache import _check_rows
+from attest_impls.eager.layers import DecoderLayer
+from attest_impls.eager.model import Transformer
+
+Pairs = list[tuple[Tensor, Tensor]]  # keys and values of each layer
+
+
+@dataclass(eq=False)
+class State:
+    """A prefix as the graph needs it; `length` is for the checks outside."""
+
+    past: Pairs  # (B, H, L, d), zeros where nothing is written
+    memory: Pairs  # (B, H, S, d)
+    source_seen: Tensor  # (B, 1, 1, S)
+    target_seen: Tensor  # (B, 1, 1, L)
+    position: Tensor  # (1,)
+    length: int = 0
+    spent: bool = field(default=False, repr=False)
+
+    @property
+    def rows(self) -> int:
+        return self.source_seen.shape[0]
+
+    @property
+    def capacity(self) -> int:
+        return self.target_seen.shape[-1]
+
+
+def remember(model: Transformer, source: Tensor) -> list[tuple[Tensor, Tensor]]:
+    """The encoder, and the keys and values that every decoder layer reads from its memory."""
+    encoded = model._encode(source)
+    pairs = [layer.cross_attention.keys_values(encoded) for layer in model.decoder.layers()]
+    return [(k.contiguous(), v.contiguous()) for k, v in pairs]
+
+
+def empty_state(model: Transformer, source: Tensor, memory: Pairs, capacity: int) -> State:
+    B, H, _, d = memory[0][0].shape
+    past = [(k.new_zeros(B, H, capacity, d), v.new_zeros(B, H, capacity, d)) for k, v in memory]
+    return State(
+        past,
+        memory,
+        padding_mask(source, model.config.pad_id)[:, None],
+        torch.zeros(B, 1, 1, capacity, dtype=torch.bool, device=source.device),
+        torch.zeros(1, dtype=torch.int64, device=source.device),
+    )
+
+
+def read_on(
+    model: Transformer,
+    tokens: Tensor,
+    position: Tensor,
+    source_seen: Tensor,
+    target_seen: Tensor,
+    past: Pairs,
+    memory: Pairs,
+) -> Tensor:
+    """Logits (B, n, V) after tokens (B, n) that stand at `position`; the caches are written in place."""
+    places = position + torch.arange(tokens.shape[1], device=tokens.device)
+    target_seen.index_copy_(3, places, (tokens != model.config.pad_id)[:, None, None])
+    seen_so_far = torch.arange(target_seen.shape[-1], device=tokens.device) <= places[:, None]
+    allowed = target_seen & seen_so_far  # (B, 1, n, L)
+    embedding = model.target_embedding
+    x = torch.nn.functional.embedding(tokens, embedding.weight) * embedding.scale
+    x = x + embedding.positions.table[places]
+    for layer, own, theirs in zip(model.decoder.layers(), past, memory):
+        x = _layer(layer, x, places, allowed, own, source_seen, theirs)
+    return model.projection(model.decoder.norm(x))
+
+
+def _layer(
+    layer: DecoderLayer,
+    x: Tensor,
+    places: Tensor,
+    allowed: Tensor,
+    own: tuple[Tensor, Tensor],
+    source_seen: Tensor,
+    theirs: tuple[Tensor, Tensor],
+) -> Tensor:
+    def read_past(y: Tensor) -> Tensor:
+        attention = layer.self_attention
+        q, k, v = (attention._split(part) for part in attention.project(y, 0, 3).chunk(3, -1))
+        own[0].index_copy_(2, places, k)
+        own[1].index_copy_(2, places, v)
+        return attention.mix_clean(q, *own, allowed)
+
+    def read_memory(y: Tensor) -> Tensor:
+        attention = layer.cross_attention
+        return attention.mix_clean(attention._split(attention.project(y, 0, 1)), *theirs, source_seen)
+
+    return layer.sublayers(x, read_past, read_memory)
+
+
+def moved(state: State, rows: Tensor, same_source: bool = False) -> State:
+    """The state whose row i is the old row rows[i]; beam search keeps the source of every row."""
+    _check_rows(state, rows)
+    state.spent = True
+    grown = replace(
+        state,
+        past=[(k[rows], v[rows]) for k, v in state.past],
+        target_seen=state.target_seen[rows],
+        position=state.position.clone(),
+        spent=False,
+    )
+    if same_source:
+        return grown
+    return replace(
+        grown, memory=[(k[rows], v[rows]) for k, v in state.memory], source_seen=state.source_seen[rows]
+    )

@@ -1,0 +1,128 @@
+"""The compiled decoder: start, advance and reorder for eager's searches, and a greedy loop of its own.
+
+Shapes: B rows, L tokens, n new tokens, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from attest.contract import Array
+from attest_impls.eager.arguments import check_ids
+from attest_impls.eager.cache import _check_fresh_state, _check_room
+from attest_impls.eager.generation import generate
+from attest_impls.eager.model import Transformer
+
+from .component import Model
+from .decoding import State, empty_state, moved, read_on, remember
+
+CHECK_EVERY = 8  # tokens between two looks at the stop flags: a look waits for the device
+
+
+class Decoding(Model):
+    """The model with its cached steps."""
+
+    def start(self, source: Array) -> State:
+        with torch.no_grad():
+            ids = self._ids(source)
+            check_ids("source", ids, self.config.source_vocab, self.config.max_len)
+            return self.begin(self.module, ids, self.config.max_len)
+
+    def step(self, state: State, tokens: Array) -> tuple[Array, State]:
+        ids = self._ids(tokens)
+        _check_fresh_state(state, State)
+        check_ids("tokens", ids, self.config.target_vocab)
+        _check_room(state, ids)
+        with torch.no_grad():
+            logits, grown = self.advance(self.module, state, ids)
+        return self.run(lambda: {"logits": logits})["logits"], grown
+
+    def reorder(self, state: State, rows: Array) -> State:
+        _check_fresh_state(state, State)
+        with torch.no_grad():
+            return moved(state, self._ids(rows))
+
+    def begin(self, model: Transformer, source: Tensor, capacity: int) -> State:
+        memory = self.compiled("remember", remember)(model, source)
+        return empty_state(model, source, memory, capacity)
+
+    def advance(self, model: Transformer, state: State, tokens: Tensor) -> tuple[Tensor, State]:
+        read = self.compiled("read_on", read_on)
+        logits = read(
+            model, tokens, state.position, state.source_seen, state.target_seen, state.past, state.memory
+        )
+        state.spent = True
+        n = tokens.shape[1]
+        return logits, replace(state, position=state.position + n, length=state.length + n, spent=False)
+
+    def _ids(self, values: Array) -> Tensor:
+        return self.tensors({"ids": np.asarray(values)})["ids"]
+
+
+class CompiledSearch:
+    """What eager's generate asks of a decoder."""
+
+    def __init__(self, model: Decoding) -> None:
+        self._model = model
+
+    def start(self, model: Transformer, source: Tensor, capacity: int) -> State:
+        return self._model.begin(model, source, capacity)
+
+    def advance(self, model: Transformer, state: State, tokens: Tensor) -> tuple[Tensor, State]:
+        return self._model.advance(model, state, tokens)
+
+    def reorder(self, state: State, rows: Tensor, same_source: bool = False) -> State:
+        return moved(state, rows, same_source)
+
+    def greedy(self, model: Transformer, source: Tensor, max_len: int) -> tuple[Tensor, Tensor]:
+        """The whole step is one graph: read, take the likeliest token, write it down."""
+        config, B = model.config, source.shape[0]
+        state = self.start(model, source, max_len)
+        token = source.new_full((B, 1), config.bos_id)
+        written = source.new_full((B, max_len), config.pad_id)
+        ended = torch.zeros(B, 1, dtype=torch.bool, device=source.device)
+        scores = torch.zeros(B, 1, dtype=torch.float64, device=source.device)
+        step = self._model.compiled("greedy", greedy_step)
+        for n in range(max_len):
+            token, ended, scores = step(model, token, ended, scores, written, *_parts(state))
+            state.position += 1
+            if n % CHECK_EVERY == CHECK_EVERY - 1 and bool(ended.all()):
+                break
+        return written[:, None, : _longest(written, config.eos_id, max_len)], scores
+
+
+def greedy_step(
+    model: Transformer, token: Tensor, ended: Tensor, scores: Tensor, written: Tensor, *parts: Any
+) -> tuple[Tensor, Tensor, Tensor]:
+    """One token for every row; a row that has ended gets padding."""
+    logits = read_on(model, token, *parts)[:, -1]
+    likeliest = logits.argmax(-1, keepdim=True)
+    gained = logits.double().log_softmax(-1).gather(-1, likeliest)
+    written.index_copy_(1, parts[0], torch.where(ended, model.config.pad_id, likeliest))
+    scores = scores + torch.where(ended, 0.0, gained)
+    return likeliest, ended | (likeliest == model.config.eos_id), scores
+
+
+def _parts(state: State) -> tuple[Any, ...]:
+    return state.position, state.source_seen, state.target_seen, state.past, state.memory
+
+
+def _longest(written: Tensor, eos_id: int, max_len: int) -> int:
+    """The length of the longest row: up to its end token, or all of it."""
+    ends = (written == eos_id).int()
+    lengths = torch.where(ends.any(1), ends.argmax(1) + 1, max_len)
+    return int(lengths.max())
+
+
+class Generator(Decoding):
+    """Greedy, beam and sampling with a model of its own."""
+
+    def _forward(self, source: Tensor, max_len: int, **options: Any) -> Any:
+        search = CompiledSearch(self)
+        tokens, scores = generate(self.module, source, max_len, decoder=search, **options)
+        return {"tokens": tokens, "scores": scores}
