@@ -90,6 +90,13 @@ def test_milestones_show_their_acceptance_criteria_and_verdicts():
     assert "AC4 ✕" in folded
 
 
+def test_where_to_start_names_the_first_criterion_and_the_likely_cause():
+    folded = re.sub(r"\s+", " ", read(student()).text)
+    start = folded[folded.index("Where to start") :]
+    assert start.startswith("Where to start M1.5 The future is hidden")
+    assert "causal_off_by_one explains M1.5, M1.9 like no known defect: M2.8" in start
+
+
 def test_environment_and_spec_version_are_there():
     document = report_document("mine", student(), SPEC)
     text = html_page([document])

@@ -43,6 +43,13 @@ def test_a_failure_shows_what_a_reader_needs():
     assert escaped(SPEC.by_id["M1.5"].hint) in block
 
 
+def test_the_error_over_the_bound_is_said_once():
+    already = failure("M1.5", ratio=3.0)
+    said = record("M1.5", "fail", failure=already)
+    said = said.but(failure=type(already)("is 3, should be 1 (3 times the bound)", "case", "p", ratio=3.0))
+    assert page([said]).count("times the bound") == 1
+
+
 def test_known_failures_stand_apart_with_their_link():
     text = page(student())
     assert text.index("## Known failures") > text.index("## Failures")
@@ -77,6 +84,20 @@ def test_the_index_names_every_milestone_and_the_selection():
     assert f"All {len(SPEC.criteria)} criteria of the spec were selected." in text
     assert "- [M1.5](M1.md)" in text
     assert f"Spec {SPEC.version}, profile standard, seed 0." in text
+
+
+def test_the_index_names_the_faults_behind_the_failures():
+    other = failure(
+        "M2.1", looks_like="no_scale (agrees on 9 of 9 cases) or swap_q_k (agrees on 3 of 9 cases)"
+    )
+    third = failure("M3.1", looks_like="none of 87 known defects")
+    records = [*(record(id, "fail") for id in ("M1.5", "M1.6"))]
+    records += [record("M2.1", "fail", failure=other), record("M3.1", "fail", failure=third)]
+    text = index_page(report_document("mine", records, SPEC))
+    assert "- `causal_off_by_one` explains M1.5, M1.6 (`attest explain causal_off_by_one`)" in text
+    assert "- `no_scale` explains M2.1 (" in text
+    assert "swap_q_k" not in text
+    assert "- like no known defect: M3.1" in text
 
 
 def test_the_index_of_a_partial_run_names_the_criteria():

@@ -54,8 +54,14 @@ def test_the_first_to_fix_comes_with_evidence_and_a_command():
     assert lines[at] == "  next           M1.5 is the first to fix; see `attest explain M1.5`"
     rest = "\n".join(lines[at:])
     assert "position 0 moved by 0.31" in rest
-    assert "looks like causal_off_by_one (agrees on 40 of 40 cases)" in rest
+    assert "likely: causal_off_by_one (explains 2)" in rest
     assert "pytest --impl=mine.py --criterion M1.5 --attest-seed 0" in rest
+
+
+def test_without_a_likely_cause_the_nearest_defects_are_shown():
+    near = failure("M1.5", looks_like="a_b (agrees on 3 of 9 cases) or none")
+    lines = summary([record("M1.5", "fail", failure=near)])
+    assert "                 looks like a_b (agrees on 3 of 9 cases) or none" in lines
 
 
 def test_a_must_without_broken_ground_comes_before_all_others():

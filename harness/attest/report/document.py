@@ -101,7 +101,7 @@ def acceptance_verdict(answers: Iterable[str], rows: Sequence[Mapping[str, Any]]
 
 def _criterion(criterion: Criterion, record: Record, target: Target | None) -> Document:
     kept = {name: value for name, value in asdict(record).items() if name not in _ELSEWHERE}
-    kept["blocked_by"] = list(record.blocked_by)
+    kept["blocked_by"] = sorted(record.blocked_by, key=by_number)
     kept["reason"] = without_paths(record.reason)
     if record.failure is not None:
         replay = record.failure.replay or replay_command(record, target)
@@ -125,6 +125,12 @@ def replay_command(record: Record, target: Target | None) -> str:
     if target and target.device != "cpu" and "device=" not in request:
         words += ["--attest-device", target.device]
     return shlex.join(words)
+
+
+def by_number(id: str) -> tuple[str, int, str]:
+    """Sorts M1.4a after M1.4 and before M1.10."""
+    milestone, _, number = id.partition(".")
+    return milestone, int("".join(c for c in number if c.isdigit()) or 0), number
 
 
 def first_sentence(text: str) -> str:

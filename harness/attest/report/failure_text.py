@@ -30,9 +30,8 @@ def failure_parts(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         if row["blocked_by"]:
             yield "stands on", f"{', '.join(row['blocked_by'])}, which failed"
         return
-    ratio = f"   (error {failure['ratio']:.4g} times the bound)" if failure.get("ratio") is not None else ""
     yield "required", one_line(failure["required"])
-    yield "seen", one_line(failure["seen"]) + ratio
+    yield "seen", _seen(failure)
     if failure["case"]:
         yield "case", one_line(failure["case"])
     if failure["looks_like"]:
@@ -44,6 +43,13 @@ def failure_parts(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "replay", one_line(failure["replay"])
     if failure.get("reproduction"):
         yield "by itself", f"python {one_line(failure['reproduction'])} (beside this report)"
+
+
+def _seen(failure: Mapping[str, Any]) -> str:
+    text = one_line(failure["seen"])
+    if failure.get("ratio") is None or "times the bound" in text:
+        return text
+    return f"{text} (error {failure['ratio']:.4g} times the bound)"
 
 
 def one_line(text: str) -> str:

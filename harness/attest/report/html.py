@@ -14,6 +14,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from attest.report.causes import likely_causes, unexplained
 from attest.report.document import MET, MET_WITH_KNOWN, NOT_MET, Document
 from attest.report.failure_text import failure_parts, one_line
 from attest.report.kill_matrix import kill_matrices, read_selftest
@@ -66,7 +67,7 @@ def html_page(documents: Sequence[Document], selftest: Mapping[str, Any] | None 
             names=[d["implementation"] for d in documents],
             milestones=milestones,
             sentence=_sentence(documents[0]),
-            starts=[(d["implementation"], first_to_fix(list(rows_of(d).values()))) for d in documents],
+            starts=[_start(d) for d in documents],
             counts={v: n for v in SYMBOLS if (n := Counter(r["verdict"] for r in rows)[v])},
             total=sum(len(m["criteria"]) for m in milestones),
             kills=list(kill_matrices(selftest)) if selftest else [],
@@ -76,6 +77,17 @@ def html_page(documents: Sequence[Document], selftest: Mapping[str, Any] | None 
             policy=_policy(script, style),
         )
     )
+
+
+def _start(document: Document) -> dict[str, Any]:
+    """Where to begin: the first criterion to fix, and what the failures have in common."""
+    rows = list(rows_of(document).values())
+    return {
+        "name": document["implementation"],
+        "row": first_to_fix(rows),
+        "causes": likely_causes(rows),
+        "rest": unexplained(rows),
+    }
 
 
 def _milestones(documents: Sequence[Document]) -> list[dict[str, Any]]:

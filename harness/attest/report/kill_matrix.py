@@ -9,6 +9,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from attest.report.document import by_number
 from attest.report.failure_text import one_line
 from attest.report.svg import element, fit, picture, rect, text
 
@@ -36,7 +37,7 @@ def kill_matrices(selftest: Mapping[str, Any]) -> Iterator[tuple[str, str, Marku
 
 
 def _matrix(milestone: str, defects: Sequence[Mapping[str, Any]]) -> Markup:
-    columns = sorted({c for d in defects for c in (*d["expected"], *d["killed_by"])}, key=_order)
+    columns = sorted({c for d in defects for c in (*d["expected"], *d["killed_by"])}, key=by_number)
     names = [str(d["name"]) for d in defects]
     left, top = fit(names, most=280), fit(columns) + 6
     parts = [*_heads(columns, left, top)]
@@ -68,11 +69,6 @@ def _cell(defect: Mapping[str, Any], column: str, x: float, y: float) -> Markup:
     ]
     title = [element("title", f"{defect['name']}, {column}: {words}")] if words else []
     return rect(x, y, SIZE - 2, SIZE - 2, *title, class_=kind)
-
-
-def _order(id: str) -> tuple[str, int, str]:
-    milestone, _, number = id.partition(".")
-    return milestone, int("".join(c for c in number if c.isdigit()) or 0), number
 
 
 def _is_defect(value: Any) -> bool:

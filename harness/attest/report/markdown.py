@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from attest.report.causes import likely_causes, unexplained
 from attest.report.failure_text import failure_lines, one_line
 from attest.running.records import ERROR, FAIL, KNOWN, NOT_OFFERED, NOT_RUN, PASS, THIN
 
@@ -57,6 +58,7 @@ def _index(document: Part) -> Iterator[str]:
     missing = document["selection"]["missing"]
     if missing:
         yield f"\n**{len(missing)} records are missing, so this run proves nothing**: {', '.join(missing)}."
+    yield from _causes(document)
     yield from _attention(document)
     yield "\n## Environment\n"
     yield _settings(document)
@@ -76,6 +78,20 @@ def _selected(document: Part) -> str:
         else:
             parts += [r["id"] for r in m["criteria"]]
     return f"Selected for this run: {', '.join(parts) or 'nothing'}. Nothing else was judged."
+
+
+def _causes(document: Part) -> Iterator[str]:
+    rows = [r for m in document["milestones"] for r in m["criteria"]]
+    causes = likely_causes(rows)
+    if not causes:
+        return
+    yield "\n## Likely causes\n"
+    yield "What fails behaves exactly like these known defects:\n"
+    for cause in causes:
+        yield f"- `{cause.defect}` explains {', '.join(cause.criteria)} (`attest explain {cause.defect}`)"
+    rest = unexplained(rows)
+    if rest:
+        yield f"- like no known defect: {', '.join(rest)}"
 
 
 def _attention(document: Part) -> Iterator[str]:

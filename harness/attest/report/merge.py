@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from attest.registry import printable
-from attest.report.document import Document, acceptance_verdict, verdict_of_rows
+from attest.report.document import Document, acceptance_verdict, by_number, verdict_of_rows
 from attest.report.reading import ReportError, read_report, rows_of
 from attest.running.records import ERROR, FAIL, KNOWN
 
@@ -71,7 +71,7 @@ def _with_blocks(rows: Mapping[str, Row]) -> dict[str, Row]:
         return direct.union(*(below(d) for d in direct))
 
     return {
-        id: {**row, "blocked_by": sorted((below(id) & broken) | set(row["blocked_by"]))}
+        id: {**row, "blocked_by": sorted((below(id) & broken) | set(row["blocked_by"]), key=by_number)}
         for id, row in rows.items()
     }
 
@@ -82,13 +82,13 @@ def _order(documents: Sequence[Document]) -> list[str]:
 
 def _milestone(id: str, documents: Sequence[Document], rows: Mapping[str, Row]) -> dict[str, Any]:
     parts: list[dict[str, Any]] = [m for d in documents for m in d["milestones"] if m["id"] == id]
-    mine = sorted((r for k, r in rows.items() if k.partition(".")[0] == id), key=lambda r: _position(r["id"]))
+    mine = sorted((r for k, r in rows.items() if k.partition(".")[0] == id), key=lambda r: by_number(r["id"]))
     absent = set.intersection(*(_absent(d, m) for d in documents for m in d["milestones"] if m["id"] == id))
     not_selected = set.intersection(*({*p["not_selected"]} for p in parts))
     acceptance = [a | {"verdict": acceptance_verdict(a["criteria"], mine)} for a in parts[0]["acceptance"]]
     return parts[0] | {
         "verdict": verdict_of_rows(mine, sorted(absent)),
-        "not_selected": sorted(not_selected, key=_position),
+        "not_selected": sorted(not_selected, key=by_number),
         "acceptance": acceptance,
         "criteria": mine,
     }
@@ -99,13 +99,6 @@ def _absent(document: Document, milestone: Mapping[str, Any]) -> set[str]:
     return missing | set(milestone["not_selected"])
 
 
-def _position(id: str) -> tuple[int, str]:
-    """M1.4a after M1.4 and before M1.10."""
-    number = id.partition(".")[2]
-    digits = "".join(c for c in number if c.isdigit())
-    return int(digits or 0), number
-
-
 def _selection(milestones: Sequence[Mapping[str, Any]], documents: Sequence[Document]) -> dict[str, Any]:
     recorded = [r["id"] for m in milestones for r in m["criteria"]]
     missing = {id for d in documents for id in d["selection"]["missing"]} - set(recorded)
@@ -113,8 +106,8 @@ def _selection(milestones: Sequence[Mapping[str, Any]], documents: Sequence[Docu
     return {
         "complete": len(recorded) + len(missing) == total,
         "total": total,
-        "criteria": [*recorded, *sorted(missing)],
-        "missing": sorted(missing),
+        "criteria": [*recorded, *sorted(missing, key=by_number)],
+        "missing": sorted(missing, key=by_number),
     }
 
 

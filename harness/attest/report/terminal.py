@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from attest.report.causes import Cause, likely_causes
 from attest.report.document import Document, report_document
 from attest.report.failure_text import one_line
 from attest.running.plan import Plan
@@ -83,7 +84,7 @@ def _advice(document: Document, plan: Plan) -> list[str]:
         return [f"{internal['id']}: {internal['reason']}; a fault of the harness, please report it"]
     first = first_to_fix(rows)
     if first:
-        return _advice_on(first)
+        return _advice_on(first, likely_causes(rows))
     for verdict in (THIN, NOT_RUN):
         found = [r for r in rows if r["verdict"] == verdict and r["level"] == "must"]
         if found:
@@ -98,11 +99,13 @@ def first_to_fix(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
     return order[0] if order else None
 
 
-def _advice_on(row: Mapping[str, Any]) -> list[str]:
+def _advice_on(row: Mapping[str, Any], causes: Sequence[Cause]) -> list[str]:
     lines = [f"{row['id']} is the first to fix; see `attest explain {row['id']}`"]
     failure = row["failure"] or {}
     lines.append(f"{row['title']}: {failure.get('seen') or row['reason']}")
-    if failure.get("looks_like"):
+    if causes:
+        lines.append(f"likely: {'; '.join(f'{c.defect} (explains {len(c.criteria)})' for c in causes)}")
+    elif failure.get("looks_like"):
         lines.append(f"looks like {failure['looks_like']}")
     if failure.get("replay"):
         lines.append(failure["replay"])
