@@ -107,6 +107,9 @@ def _milestones(documents: Sequence[Document]) -> list[dict[str, Any]]:
 
 def _sentence(document: Document) -> str:
     """The run in one sentence."""
+    if len(document["milestones"]) == 1:
+        (only,) = document["milestones"]
+        return f"{only['id']} {_does(only['verdict'], 1)}."
     found = Counter(m["verdict"] for m in document["milestones"])
     order = (DOES_NOT_CONFORM, INCOMPLETE, CONFORMS_WITH_KNOWN, CONFORMS, NOT_OFFERED)
     parts = [f"{found[verdict]} {_does(verdict, found[verdict])}" for verdict in order if found[verdict]]
