@@ -42,7 +42,9 @@ def feed_forward_equals_its_formula(impl: Subject, case: FeedForwardCase) -> Non
 @given(case=feed_forward_cases())
 def inner_width_is_the_one_asked_for(impl: Subject, case: FeedForwardCase) -> None:
     """Names and shapes of the parameters, d_ff given and left out."""
-    found = impl.build("feed_forward", case.config).parameters()
+    config = impl.placed(case.config)
+    new = Boundary("feed_forward", impl.construct("feed_forward", config), config, impl)
+    found = new.parameters()
     for name, shape in shapes("feed_forward", case.config).items():
         expect(name in found, f"{name} is not among the parameters")
         expect_shape(found[name], shape, name)

@@ -85,7 +85,10 @@ class TokenCase(Case):
     @cached_property
     def expected(self) -> Expected:
         """Of input_embedding in evaluation."""
-        return expected("input_embedding", self.config, {"weight": self.table}, {"ids": self.ids})["output"]
+        return self.expected_for(self.table)
+
+    def expected_for(self, table: Array) -> Expected:
+        return expected("input_embedding", self.config, {"weight": table}, {"ids": self.ids})["output"]
 
     def cotangents(self) -> dict[str, Array]:
         return {"output": self.draw(self.rng(2), self.B, self.T, self.D, regime="unit")}
