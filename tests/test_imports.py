@@ -1,0 +1,87 @@
+"""Who may import whom: the harness reaches implementations by discovery only, and torch in adapters only."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+HARNESS = ROOT / "harness" / "attest"
+IMPLS = ROOT / "impls" / "attest_impls"
+HEAVY = {"torch", "hypothesis", "matplotlib", "jinja2", "safetensors", "transformers", "ctranslate2"}
+
+
+def imports(path: Path, *, top_level: bool = False) -> set[str]:
+    """Absolute names a module imports; relative ones are siblings."""
+    tree = ast.parse(path.read_text())
+    nodes = tree.body if top_level else ast.walk(tree)
+    found = set()
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        if isinstance(node, ast.ImportFrom) and not node.level and node.module:
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return found
+
+
+def modules(root: Path) -> list[Path]:
+    return sorted(p for p in root.rglob("*.py") if "__pycache__" not in p.parts)
+
+
+def test_the_harness_imports_no_implementation():
+    offenders = [p for p in modules(HARNESS) if any(i.split(".")[0] == "attest_impls" for i in imports(p))]
+    assert offenders == []
+
+
+def test_implementations_import_the_contract_and_adapters_only():
+    for path in modules(IMPLS):
+        package = path.relative_to(IMPLS).parts[0]
+        for name in imports(path):
+            parts = name.split(".")
+            if parts[0] == "attest":
+                assert parts[1:2] in ([], ["contract"], ["adapters"]), f"{path.name} imports {name}"
+            if parts[0] == "attest_impls" and len(parts) > 1:
+                assert (IMPLS / parts[1]).exists(), f"{package} imports {name}, which is no sibling"
+
+
+def test_torch_is_imported_at_the_top_of_adapters_only():
+    offenders = [
+        str(p.relative_to(ROOT))
+        for p in modules(HARNESS)
+        if "adapters" not in p.parts and any(i.split(".")[0] == "torch" for i in imports(p, top_level=True))
+    ]
+    assert offenders == []
+
+
+def test_every_package_is_in_the_distribution():
+    import tomllib
+
+    listed = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"])
+    found = set()
+    for base in (HARNESS, IMPLS):
+        for init in base.rglob("__init__.py"):
+            found.add(".".join((base.name, *init.parent.relative_to(base).parts)))
+    assert found <= listed
+    assert listed - found == {"attest.spec_data"}
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "import attest.running.plugin",
+        "import attest.cli.list_, attest.cli.explain; from attest.spec import load_spec; load_spec()",
+        "from attest.mutants.catalogue import defects; defects()",
+    ],
+)
+def test_the_light_paths_stay_light(statement):
+    code = f"import sys; {statement}; print(*sorted({HEAVY} & set(sys.modules)))"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert run.stdout.split() == []
+
+
+def test_the_plugin_alone_does_not_even_import_numpy():
+    code = "import sys, attest.running.plugin; print(*sorted({'numpy', 'pluggy'} & set(sys.modules)))"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert run.stdout.split() == ["pluggy"]  # pytest brings it
