@@ -177,7 +177,7 @@ def _changed(array: Array, place: tuple[int, int], rng: np.random.Generator, att
     other = array.copy()
     if array.dtype.kind == "f":
         size = 3.0 * 10.0**attempt
-        other[place] += (size * rng.standard_normal(array.shape[-1])).astype(array.dtype)
+        other[place] += np.asarray(size * rng.standard_normal(array.shape[-1]), array.dtype)
     else:  # ids are given without padding: changing one to pad_id would change the mask
         choices = [i for i in np.unique(array).tolist() if i != array[place]]
         other[place] = choices[attempt % len(choices)]

@@ -132,7 +132,7 @@ def decoder_layer_agrees_with_torch(impl: Subject, case: LayerCase) -> None:
 CROSS: dict[str, Any] = {"parts": ("decoder_layer",), "kinds": ("unit",), "min_width": 4, "max_length": 5}
 
 
-@verifies("M4.4")
+@verifies("M4.4", effort=0.5)
 @given(case=layer_cases(**CROSS, masks=("none", "padding")))
 def every_target_position_reads_the_visible_memory(impl: Subject, case: LayerCase) -> None:
     """Changing a source position changes every target position that may see it, and nothing else."""
@@ -141,7 +141,7 @@ def every_target_position_reads_the_visible_memory(impl: Subject, case: LayerCas
     expect_flow(loaded(impl, case), case, required)
 
 
-@verifies("M4.4")
+@verifies("M4.4", effort=0.5)
 @given(case=layer_cases(**CROSS, masks=("none", "padding")))
 def cross_attention_asks_its_own_position(impl: Subject, case: LayerCase) -> None:
     """With the self-attention silent, target position i reaches output i only."""

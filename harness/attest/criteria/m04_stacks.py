@@ -125,7 +125,7 @@ def the_future_is_hidden_on_every_path(impl: Subject) -> None:
     paths = product(("decoder_layer", "decoder"), ("post", "pre"), ("none", "padding", "pairs", "shared"))
     for (part, norm, mask), mode in product(paths, MODES):
         case = LayerCase(part=part, norm=norm, mask=mask, B=2, T=5, S=4, D=8, H=2, F=16, N=2)
-        case = case.but(seed=1, dtype=impl.dtypes[0]).fitted(impl)
+        case = case.but(seed=5, dtype=impl.dtypes[0]).fitted(impl)
         note_case(f"case={case} mode={mode}", part, norm, mask, mode)
         for cut in (0, 2, 3):
             expect_blind_to_the_future(impl, case, cut, mode)
