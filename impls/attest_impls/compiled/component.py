@@ -63,7 +63,7 @@ class CompiledComponent(TorchComponent):
         """Refuse what only the values show."""
 
     def _refuse(self, tensors: Mapping[str, Any]) -> None:
-        """A refusal inside a graph arrives as an error of the compiler; the plain module says what is wrong."""
+        """A refusal inside a graph comes out as a compiler error; the plain module says what is wrong."""
         with torch.no_grad():
             self.module(**{name: _copy(value) for name, value in tensors.items()})
 

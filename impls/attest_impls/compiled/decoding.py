@@ -1,7 +1,7 @@
 """Decoding with caches of fixed size, so that one graph serves every step.
 
-The position is a tensor: as a Python integer it would be a guard, and every token would compile anew. What has
-not been written yet is hidden by the mask, not by slicing.
+The position is a tensor: as a Python integer it would be a guard, and every token would compile anew. What
+has not been written yet is hidden by the mask, not by slicing.
 
 Shapes: B rows, H heads, L capacity, S source length, n new tokens, d = D / H, V vocabulary.
 """
