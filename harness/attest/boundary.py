@@ -96,6 +96,16 @@ class Subject:
         component.eval()
         return component
 
+    def can_build(self, operation: str, config: Config) -> bool:
+        """Whether this config is on offer; a builder that fails for another reason is judged later."""
+        try:
+            self.build(operation, config)
+        except NotOffered:
+            return False
+        except Violation:
+            return True
+        return True
+
     def construct(self, operation: str, config: Config) -> Any:
         """Call the builder and return what it gives, uncached."""
         builder = self._operation(operation)

@@ -17,15 +17,13 @@ from attest.checks import (
     expect_refused_by_name,
     expect_shape,
 )
-from attest.contract import Array, Config
+from attest.contract import Array
 from attest.evidence import note_case
 from attest.hygiene import python_work
 from attest.parameters import shapes
 from attest.properties import given, verifies
 from attest.reference.oracle import Expected
-from attest.strategies.multi_head import OPERATION, MultiHeadCase, multi_head_cases
-
-UNEVEN = ((16, 3), (10, 4), (8, 16), (7, 2))  # d_model, num_heads
+from attest.strategies.multi_head import OPERATION, MultiHeadCase, multi_head_cases, uneven_configs
 
 
 @verifies("M2.1")
@@ -47,22 +45,19 @@ def heads_divide_the_width(impl: Subject, case: MultiHeadCase) -> None:
 @verifies("M2.1")
 def uneven_heads_are_refused(impl: Subject) -> None:
     """An exception when the component is built."""
-    for width, heads in UNEVEN:
-        what = f"d_model={width} with num_heads={heads}"
+    for what, config in uneven_configs(impl).items():
         note_case(what, "refusal")
-        config = Config(d_model=width, num_heads=heads, dtype=impl.dtypes[0])
         expect_refused(partial(impl.raw_build, OPERATION, config), what)
 
 
 @verifies("M2.1a")
 def the_refusal_names_both_numbers(impl: Subject) -> None:
     """A ValueError that says num_heads and d_model, and what they are."""
-    for width, heads in UNEVEN:
-        what = f"d_model={width} with num_heads={heads}"
+    for what, config in uneven_configs(impl).items():
         note_case(what, "refusal")
-        config = Config(d_model=width, num_heads=heads, dtype=impl.dtypes[0])
         build = partial(impl.raw_build, OPERATION, config)
-        expect_refused_by_name(build, what, "num_heads", str(heads), "d_model", str(width))
+        values = (str(config.num_heads), str(config.d_model))
+        expect_refused_by_name(build, what, "num_heads", "d_model", *values)
 
 
 @verifies("M2.2")
@@ -78,7 +73,8 @@ def every_head_reads_the_whole_input(impl: Subject, case: MultiHeadCase) -> None
 def no_python_loop_over_heads(impl: Subject) -> None:
     """The interpreter does the same work for 2 heads and for 16."""
     few, many = (
-        MultiHeadCase(B=2, H=h, T=6, S=6, d=32 // h, mask="keys", dtype=impl.dtypes[0]) for h in (2, 16)
+        MultiHeadCase(B=2, H=h, T=6, S=6, d=32 // h, mask="keys", dtype=impl.dtypes[0]).offered(impl)
+        for h in (2, 16)
     )
     note_case(f"{few} against {many}", "bytecodes")
     least, most = (python_work(case.built(impl), case.inputs) for case in (few, many))

@@ -22,6 +22,7 @@ MASKS = ("none", "keys", "pairs", "shared", "one")
 HIDING = ("keys", "pairs", "shared", "one")
 ALIKE = ("", "", "B=H", "T=S", "B=T", "T=H")
 LAYOUTS = ("transposed", "batch last", "strided", "reversed", "expanded")
+UNEVEN = ((16, 3), (10, 4), (8, 16), (7, 2))  # d_model, num_heads
 FIXED = ((2, 4, True), (4, 2, True), (3, 4, False))  # heads, their width, biases: what a shape policy keeps
 
 
@@ -51,8 +52,13 @@ class MultiHeadCase(Case):
             case = case.but(H=H, d=d, bias=bias)
         if case.own and case.S != case.T:
             case = case.but(S=case.T)
+        case = case.offered(subject)
         always = subject.policy.always_mask and case.mask == "none"
         return case.but(mask="all") if always else case
+
+    def offered(self, subject: Subject) -> Self:
+        """With or without biases, as the implementation has them."""
+        return self if subject.can_build(OPERATION, self.config) else self.but(bias=not self.bias)
 
     @property
     def D(self) -> int:  # noqa: N802
@@ -229,6 +235,12 @@ def _laid_out(x: Array, layout: str) -> Array:
     if layout == "reversed":
         return np.ascontiguousarray(x[..., ::-1])[..., ::-1]
     return np.broadcast_to(x[:1], x.shape)
+
+
+def uneven_configs(subject: Subject) -> dict[str, Config]:
+    """What is wrong: configs whose heads do not divide the width, otherwise like one that is on offer."""
+    right = MultiHeadCase(H=2, d=4, dtype=subject.dtypes[0]).fitted(subject).config
+    return {f"d_model={w} with num_heads={h}": right.but(d_model=w, num_heads=h) for w, h in UNEVEN}
 
 
 @st.composite

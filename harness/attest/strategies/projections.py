@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 from hypothesis import strategies as st
 
+from attest.boundary import Subject
 from attest.contract import Array, Config
 from attest.reference.oracle import EPSILON, Expected, expected, random_parameters
 from attest.strategies.cases import Case, dtypes, regimes, seeds
@@ -25,6 +26,12 @@ class ProjectionCase(Case):
     T: int = 1
     D: int = 4
     bias: bool = True
+
+    def fitted(self, subject: Subject) -> Self:
+        case = super().fitted(subject)
+        case = case.but(D=8, bias=True) if subject.policy.one_config else case
+        offered = subject.can_build("qkv_projection", case.config)
+        return case if offered else case.but(bias=not case.bias)
 
     @property
     def config(self) -> Config:
