@@ -1,0 +1,128 @@
+"""`attest flow`: the information-flow map of a component beside the one the spec requires."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from attest.boundary import Subject
+    from attest.flow import Flow
+
+PARTS = ("encoder_layer", "encoder", "decoder_layer", "decoder", "transformer")
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("part", metavar="PART")
+@click.option("--impl", "-i", required=True, metavar="IMPL",
+              help="A registered name, file.py[:factory] or package.module:factory.")  # fmt: skip
+@click.option("--norm", default="post", show_default=True, metavar="NORM", help="post or pre.")
+@click.option("--padding", is_flag=True, help="Hide the end of some rows (not for the transformer).")
+@click.option("--layers", default=2, show_default=True, type=click.IntRange(1, 12), metavar="N",
+              help="Layers in a stack.")  # fmt: skip
+@click.option("--seed", default=7, show_default=True, metavar="SEED", help="Of inputs and weights.")
+@click.pass_context
+def command(
+    ctx: click.Context, part: str, impl: str, norm: str, padding: bool, layers: int, seed: int
+) -> None:
+    """Print which outputs of PART depend on which inputs, found by perturbation and by gradient.
+
+    PART is encoder_layer, encoder, decoder_layer, decoder or transformer. Exit code 1 when the map is not
+    the required one.
+    """
+    from attest.boundary import NotOffered
+    from attest.checks import Violation
+    from attest.evidence import collecting
+    from attest.registry import offered
+
+    _check(part, norm, padding)
+    wrong = False
+    for subject in subjects(impl):
+        if not subject.offers(part):
+            had = (
+                ", ".join(name for name in offered(subject.implementation) if name in PARTS)
+                or "none of these"
+            )
+            raise click.UsageError(f"{subject.name} does not offer {part}; it offers {had}")
+        try:
+            with collecting():
+                found = maps(subject, part, norm=norm, padding=padding, layers=layers, seed=seed)
+        except NotOffered as reason:
+            raise click.UsageError(f"{subject.name}: {reason}") from None
+        except Violation as violation:
+            raise click.ClickException(f"{subject.name}: {violation.seen}") from None
+        click.echo(f"{subject.name} {part}, norm {norm}")
+        for flow in found:
+            click.echo(f"\n{flow.text()}\n{flow.sentence() or 'as required'}")
+            wrong |= not flow.agrees
+    click.echo("\n# depends   . does not   ! leaks   o is missing   - unspecified")
+    ctx.exit(1 if wrong else 0)
+
+
+def _check(part: str, norm: str, padding: bool) -> None:
+    from attest.naming import nearest
+
+    if part not in PARTS:
+        raise click.UsageError(f"part={part!r} has no map; {nearest(part, PARTS)}")
+    if norm not in ("post", "pre"):
+        raise click.UsageError(f"norm={norm!r} is unknown; use one of post, pre")
+    if padding and part == "transformer":
+        raise click.UsageError(
+            "--padding is for layers and stacks; a transformer makes its masks from the ids"
+        )
+
+
+def subjects(impl: str) -> list[Subject]:
+    """The implementations a request names, behind the boundary."""
+    from attest.boundary import Subject
+    from attest.registry import load, parse_request
+
+    request = parse_request(impl)
+    options = dict(request.options)
+    return [
+        Subject(found, dtype=options.get("dtype"), device=options.get("device", "cpu"))
+        for found in load(request)
+    ]
+
+
+def maps(subject: Subject, part: str, *, norm: str, padding: bool, layers: int, seed: int) -> list[Flow]:
+    """By perturbation, and by gradient where that is offered and the inputs are not ids."""
+    if part == "transformer":
+        return [_of_transformer(subject, norm, layers, seed)]
+    from attest.flow import by_gradient, by_perturbation, flow, required_maps
+    from attest.layer_checks import has, loaded, sharpest
+    from attest.strategies.layers import LayerCase
+
+    mask = "padding" if padding else "none"
+    case = LayerCase(part=part, norm=norm, mask=mask, memory_mask=mask, B=2, T=4, S=3, D=8, H=2, F=16)
+    case = sharpest(subject, case.but(N=layers, seed=seed).offered(subject))
+    component = loaded(subject, case)
+    required = required_maps(part, case.visible, case.memory_visible if case.decodes else None, case.depth)
+    seen = by_perturbation(component, case.inputs, required, seed=seed)
+    found = [flow(required, seen, case.real, means="perturbation")]
+    if has(component, "gradients"):
+        seen = by_gradient(component, case.inputs, required, case.real, seed=seed)
+        found.append(flow(required, seen, case.real, means="gradient"))
+    return found
+
+
+def _of_transformer(subject: Subject, norm: str, layers: int, seed: int) -> Flow:
+    import numpy as np
+
+    from attest.contract import Config
+    from attest.flow import by_perturbation, flow, required_maps
+    from attest.reference.oracle import random_parameters
+
+    sizes: dict[str, Any] = {"d_model": 8, "num_heads": 2, "d_ff": 16, "source_vocab": 9, "target_vocab": 9}
+    sizes |= {"num_encoder_layers": layers, "num_decoder_layers": layers, "max_len": 8, "norm": norm}
+    config = Config(**sizes, dtype="float64" if "float64" in subject.dtypes else subject.dtypes[0])
+    B, T, S = 2, 4, 3
+    rng = np.random.default_rng(seed)
+    source, target = (3 + rng.permuted(np.arange(B * 6).reshape(B, 6) % 6, axis=1)[:, :n] for n in (S, T))
+    model = subject.build("transformer", config)
+    model.load(random_parameters("transformer", config, rng))
+    visible = np.broadcast_to(np.tri(T, dtype=bool), (B, T, T))
+    required = required_maps("transformer", visible, np.ones((B, T, S), bool), layers)
+    seen = by_perturbation(model, {"source": source, "target": target}, required, seed=seed)
+    return flow(required, seen, np.ones((B, T), bool), output="logits", means="perturbation")

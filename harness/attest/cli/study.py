@@ -1,0 +1,63 @@
+"""`attest study`: measurements that explain a choice of the spec."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("name", metavar="STUDY")
+@click.option("--impl", "-i", required=True, metavar="IMPL",
+              help="A registered name, file.py[:factory] or package.module:factory.")  # fmt: skip
+@click.option("--depth", multiple=True, type=click.IntRange(1, 96), metavar="N",
+              help="Layers in each stack; repeats. [default: 6, 12, 24]")  # fmt: skip
+@click.option("--seed", default=0, show_default=True, metavar="SEED", help="Of the weights and the batch.")
+@click.option("--reports", default="reports", show_default=True, type=click.Path(path_type=Path),
+              metavar="DIR", help="Where NAME/study_norm.json and .svg go.")  # fmt: skip
+def command(name: str, impl: str, depth: tuple[int, ...], seed: int, reports: Path) -> None:
+    """Measure something on an implementation and write it beside its reports. STUDY is norm:
+    the gradient norm of each layer of new pre-norm and post-norm models of several depths.
+    """
+    from attest.naming import nearest
+
+    if name != "norm":
+        raise click.UsageError(f"study={name!r} is unknown; {nearest(name, ['norm'])}")
+    from attest.boundary import NotOffered
+    from attest.checks import Violation
+    from attest.cli.flow import subjects
+    from attest.evidence import collecting
+    from attest.studies import DEPTHS, norm_study, write_study
+
+    for subject in subjects(impl):
+        try:
+            with collecting():
+                study = norm_study(subject, depths=depth or DEPTHS, seed=seed, progress=_say)
+        except NotOffered as reason:
+            raise click.UsageError(f"{subject.name} cannot be studied: {reason}") from None
+        except Violation as violation:
+            raise click.ClickException(f"{subject.name}: {violation.seen}") from None
+        for line in _table(study["layers"]):
+            click.echo(line)
+        written = write_study(study, reports)
+        click.echo(f"wrote {', '.join(map(str, written))}")
+        if len(written) == 1:
+            click.echo("no picture: matplotlib is missing; install attest-transformers[report]")
+
+
+def _say(line: str) -> None:
+    click.echo(line, err=True)
+
+
+def _table(rows: list[dict[str, object]]) -> list[str]:
+    """First, middle and last layer of each stack, and how far the largest is from the smallest."""
+    lines = [f"{'':22}{'first':>10}{'middle':>10}{'last':>10}{'largest/smallest':>18}"]
+    for row in rows:
+        values = row["gradient_norm"]
+        assert isinstance(values, list)
+        shown = (values[0], values[len(values) // 2], values[-1])
+        spread = max(values) / min(values) if min(values) > 0 else float("inf")
+        label = f"{row['depth']} {row['norm']}-norm {row['stack']}"
+        lines.append(f"{label:22}" + "".join(f"{v:10.3g}" for v in shown) + f"{spread:18.3g}")
+    return lines
