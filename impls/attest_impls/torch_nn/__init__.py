@@ -15,6 +15,7 @@ from attest.adapters.torch import TorchComponent, seeded
 from attest.contract import Array, Arrays, Config
 
 from . import layers, masks, model, names
+from .known import KNOWN_FAILURES
 
 
 def component(
@@ -35,7 +36,7 @@ class TorchNN:
     name = "torch_nn"
     description = "torch's own attention, layers, loss and optimiser"
     dtypes = ("float32", "float64")
-    known_failures = ()
+    known_failures = KNOWN_FAILURES
 
     def attention(self, config: Config) -> TorchComponent:
         return component(lambda _: nn.Identity(), config, call=layers.scaled_dot_product)
