@@ -23,6 +23,7 @@ from attest.properties import EXAMPLES, Property, run_property
 from attest.reference.implementation import ReferenceImplementation
 
 NEIGHBOURS = 40
+FIRST = 8  # a defect that answers none of these the same is not tried on the rest
 SURE = 0.9
 POSSIBLE = 0.3
 
@@ -50,11 +51,13 @@ def diagnose(
     """The nearest defects, best first, and how many were compared. Stops after `seconds`."""
     deadline = time.monotonic() + seconds
     candidates = _candidates(property.criterion)
-    telling = [t for t in _traces(property, subject, case, seed) if not _agrees(_reference(), t)]
-    if telling:
-        found = _by_answers(candidates, telling, deadline)
-    else:
-        found = _by_sentence(candidates, property, subject, case, deadline)
+    traces = _traces(property, subject, case, seed)
+    with collecting():
+        telling = [t for t in traces if not _agrees(_reference(), t)]
+        if telling:
+            found = list(_by_answers(candidates, telling, deadline))
+        else:
+            found = list(_by_sentence(candidates, property, subject, case, deadline))
     return sorted(found, key=lambda likeness: (-likeness.share, likeness.defect)), len(candidates)
 
 
@@ -143,10 +146,10 @@ def _by_answers(
         if time.monotonic() > deadline:
             return
         mutant = Subject(defect.build())
-        agrees = sum(_agrees(mutant, trace) for trace in telling[:3])
+        agrees = sum(_agrees(mutant, trace) for trace in telling[:FIRST])
         if not agrees:
             continue
-        agrees += sum(_agrees(mutant, trace) for trace in telling[3:])
+        agrees += sum(_agrees(mutant, trace) for trace in telling[FIRST:])
         yield Likeness(defect.name, agrees, len(telling))
 
 

@@ -1,13 +1,15 @@
 """How often the diagnosis names the right defect, measured on strangers whose defect is known.
 
-    python -m attest.diagnosis_trial            prints the table and writes docs/diagnosis.md
+    python -m attest.diagnosis_trial [M1 ...] [tests/strangers.py]
 
-Every known defect is presented under another name to each criterion that kills it first. A stranger counts
-as named when its own defect is among the best, or one that answers every compared case the same way.
+Every known defect is presented under another name to the criterion that kills it first, and so is every torch
+re-implementation that a file with FAULTS (defect to criterion) and Stranger(defect) holds. A stranger counts as
+named when its defect is among the best matches. With all milestones the table is written to docs/diagnosis.md.
 """
 
 from __future__ import annotations
 
+import runpy
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -53,6 +55,14 @@ def strangers(chosen: Iterable[Defect]) -> Iterator[Stranger]:
         implementation = defect.build()
         implementation.name = "stranger"
         yield Stranger(implementation, defect.name, defect.killers[0])
+
+
+def torch_strangers(path: Path, milestones: list[str]) -> Iterator[Stranger]:
+    """Re-implementations from a file of their own."""
+    module = runpy.run_path(str(path))
+    for truth, criterion in module["FAULTS"].items():
+        if not milestones or criterion.partition(".")[0] in milestones:
+            yield Stranger(module["Stranger"](truth), truth, criterion)
 
 
 def name_stranger(stranger: Stranger) -> Naming | None:
@@ -118,11 +128,14 @@ presented under another name, and counts as named when it is among the best matc
 """
 
 
-def main(milestones: list[str]) -> int:
+def main(arguments: list[str]) -> int:
     """Print progress and the table; write the page when every milestone was asked for."""
+    milestones = [a for a in arguments if not a.endswith(".py")]
     chosen = [d for d in defects().values() if not milestones or d.milestone in milestones]
+    files = [Path(a) for a in arguments if a.endswith(".py")]
+    presented = [*(s for f in files for s in torch_strangers(f, milestones)), *strangers(chosen)]
     namings = []
-    for stranger in strangers(chosen):
+    for stranger in presented:
         naming = name_stranger(stranger)
         if naming is None:
             print(f"{stranger.truth}: {stranger.criterion} did not fail", file=sys.stderr)

@@ -5,6 +5,7 @@ Shapes: x (B, T, D), memory (B, S, D), masks True where a query may attend.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -314,7 +315,8 @@ class unbiased_variance(_OtherNorm):
 
     def spread(self, centred: Var) -> Var:
         width = centred.shape[-1]
-        squares = ops.scale(ops.mul(centred, centred), width / max(width - 1, 1))
+        factor = width / (width - 1) if width > 1 else math.nan  # 0 / 0, as everywhere
+        squares = ops.scale(ops.mul(centred, centred), factor)
         return power(ops.add(mean(squares, -1), self.config.norm_eps), 0.5)
 
 
