@@ -19,7 +19,7 @@ class Commands(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Module names; an underscore at the end keeps a name from hiding a builtin."""
-        return sorted(module.name.rstrip("_") for module in iter_modules(__path__))
+        return sorted(m.name.rstrip("_") for m in iter_modules(__path__) if not m.name.startswith("_"))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The `command` of one module."""

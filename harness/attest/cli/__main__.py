@@ -1,0 +1,5 @@
+"""`python -m attest.cli` is `attest`."""
+
+from attest.cli import main
+
+main()

@@ -1,0 +1,81 @@
+"""Every command and every example of the README works as shown."""
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from readme_blocks import ROOT, commands, files, summary
+
+SHOWN = [c for c in commands() if c.split()[0] in ("attest", "pytest")]
+MANY = r"--milestone M1( --milestone M2)?"  # one cheap criterion stands for a milestone
+
+
+def shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    environment = {
+        **os.environ,
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "PYTEST_ADDOPTS": "--attest-profile=quick",
+        "OMP_NUM_THREADS": "1",
+        "COLUMNS": "80",
+    }
+    environment.pop("PYTEST_XDIST_WORKER", None)
+    words = shlex.split(command)
+    return subprocess.run(
+        words, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=300
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A directory with the files of the README."""
+    folder = tmp_path_factory.mktemp("readme")
+    for name, text in files().items():
+        (folder / name).write_text(text)
+    return folder
+
+
+def test_the_examples_are_short_and_the_numpy_one_imports_nothing_of_ours():
+    plugin = [line for line in files()["mine.py"].splitlines()[1:] if line.strip()]
+    assert len(plugin) <= 30
+    assert "attest." not in files()["tiny.py"].replace("attest_implementations", "")
+
+
+def test_the_two_commands_are_those_of_the_makefile():
+    made = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.M)
+    assert [c for c in commands() if c.startswith("make")] == ["make run", "make test"]
+    assert {"run", "test", "conformance", "reports", "lint"} <= set(made)
+
+
+def test_the_torch_example_ends_as_the_readme_says(folder):
+    run = shell("pytest --impl=mine.py --milestone M1 --milestone M2 -n 0", folder)
+    assert run.returncode == 1, run.stdout + run.stderr
+    printed = [line.rstrip() for line in run.stdout.splitlines()]
+    assert [line for line in summary() if line.rstrip() not in printed] == []
+    assert len(summary()) > 4
+    report = json.loads((folder / "reports/mine/report.json").read_text())
+    assert {m["id"]: m["verdict"] for m in report["milestones"]} == {
+        "M1": "does not conform",
+        "M2": "conforms",
+    }
+
+
+@pytest.mark.parametrize("command", SHOWN)
+def test_every_command_of_the_readme_runs(folder, command):
+    if command.startswith("attest new"):
+        (folder / "first.py").unlink(missing_ok=True)
+    elif "first.py" in command:
+        shell("attest new first", folder)
+    if command.startswith("attest diff"):
+        shell("attest run --impl numpy_scratch --criterion M1.5a -n 0", folder)
+        shutil.copytree(folder / "reports/numpy_scratch", folder / "reports/eager", dirs_exist_ok=True)
+    run = shell(re.sub(MANY, "--criterion M1.5a", command), folder)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "Traceback" not in run.stdout + run.stderr
+    assert run.stdout.strip()
