@@ -54,7 +54,7 @@ class Case:
     def fitted(self, subject: Subject) -> Self:
         """This case in a dtype the implementation offers and within its shape policy."""
         changes: dict[str, Any] = {}
-        if self.dtype not in subject.dtypes:
+        if self.dtype not in subject.dtypes or subject.policy.one_config:
             changes["dtype"] = subject.dtypes[0]
         smallest = subject.policy.min_size
         changes |= {n: smallest for n in self.lengths if 0 < getattr(self, n) < smallest}
@@ -99,11 +99,16 @@ def parse_value(text: str) -> Any:
     kind, body = match.groups()
     if kind not in _kinds:
         raise ValueError(f"case kind={kind!r} is unknown; one of {', '.join(sorted(filter(None, _kinds)))}")
-    pairs = dict(part.split("=", 1) for part in body.split())
+    pairs = dict(part.partition("=")[::2] for part in body.split())
+    known = [f.name for f in fields(_kinds[kind])]
+    if unknown := [name for name in pairs if name not in known]:
+        raise ValueError(f"{kind}[{unknown[0]}=...] is unknown; a case of this kind has {', '.join(known)}")
     return _kinds[kind](**{name: _literal(value) for name, value in pairs.items()})
 
 
 def _literal(text: str) -> Any:
+    if text in ("nan", "inf", "-inf"):
+        return float(text)
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError):

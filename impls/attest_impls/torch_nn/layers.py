@@ -41,12 +41,15 @@ def multi_head_attention(config: Config) -> nn.Module:
     )
 
 
-def attend_with_heads(module: Any, query: Tensor, key_value: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Without weights: the path that returns them is another one."""
+def attend_with_heads(
+    module: Any, query: Tensor, key_value: Tensor, mask: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """With the weights of each head, which takes the path that computes them."""
     attn, padding = masks.for_module(mask, query, module.num_heads)
-    return module(query, key_value, key_value, attn_mask=attn, key_padding_mask=padding, need_weights=False)[
-        0
-    ]
+    output, weights = module(
+        query, key_value, key_value, attn_mask=attn, key_padding_mask=padding, average_attn_weights=False
+    )
+    return output, weights
 
 
 def feed_forward(config: Config) -> nn.Module:
