@@ -9,6 +9,7 @@ from attest.boundary import Boundary, Subject
 from attest.checks import (
     expect,
     expect_close,
+    expect_finite,
     expect_gradients,
     expect_near,
     expect_refused,
@@ -115,6 +116,7 @@ def pairs_turn_by_a_constant_angle(impl: Subject, case: PositionCase, shift: int
     k = min(shift, case.T - 1)
     seen = positions(impl, case)
     expect_shape(seen, (case.B, case.T, case.D), "the encoding")
+    expect_finite(seen, "the encoding")
     pairs = seen[0, :, : case.D // 2 * 2].astype(np.float64).reshape(case.T, -1, 2)
     p = np.arange(case.T - k)[:, None]
     eased = 1.0 if case.dtype in ("float32", "float64") else 1e4
@@ -179,7 +181,7 @@ def reaches_and_stops(impl: Subject, operation: str, max_len: int) -> None:
     """At max_len there is an answer, at max_len + 1 an exception."""
     config = Config(d_model=6, num_heads=1, source_vocab=9, max_len=max_len, dtype=impl.dtypes[0])
     component = impl.build(operation, config)
-    for batch in (1, 3):
+    for batch in (max(1, impl.policy.min_size), 3):
         if max_len >= impl.policy.min_size:
             seen = component(**blank(operation, config, batch, max_len))["output"]
             expect_shape(seen, (batch, max_len, 6), f"output at length {max_len}")
@@ -211,6 +213,7 @@ def the_factor_is_read_off_differences(impl: Subject, case: TokenCase) -> None:
     """Two tables at the same positions differ by the factor times their difference. No reference."""
     component = with_table(impl, "input_embedding", case)
     first = component(ids=case.ids)["output"].astype(np.float64)
+    expect_finite(first, "output")
     moved, bound = case.table[::-1].copy(), case.expected_for(case.table[::-1]).bound
     component.load({"weight": moved})
     second = component(ids=case.ids)["output"]

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from attest.boundary import Boundary, Subject
-from attest.checks import expect, expect_close, expect_gradients, expect_shape
+from attest.checks import expect, expect_close, expect_finite, expect_gradients, expect_shape
 from attest.contract import Array
 from attest.hygiene import expect_no_trace
 from attest.parameters import shapes
@@ -56,13 +56,18 @@ def positions_do_not_meet(impl: Subject, case: FeedForwardCase, place: int) -> N
     """Changing one position of one sentence leaves every other output as it was."""
     component = feed_forward(impl, case)
     b, t = divmod(place % (case.B * case.T), case.T)
-    seen = component(x=case.changed_at(b, t))["output"]
-    expect_shape(seen, case.x.shape, "output")
-    before = component(x=case.x)["output"].astype(np.float64)
+    before, seen = (component(x=x)["output"] for x in (case.x, case.changed_at(b, t)))
+    for output in (before, seen):
+        expect_shape(output, case.x.shape, "output")
+        expect_finite(output, "output")
     others = np.ones(case.x.shape[:2], bool)
     others[b, t] = False
     bound = np.broadcast_to(2 * case.expected.bound, (case.B, case.T, 1))[others]
-    expect_close(seen[others], Expected(before[others], bound), f"output away from position {t} of row {b}")
+    expect_close(
+        seen[others],
+        Expected(before[others].astype(np.float64), bound),
+        f"output away from position {t} of row {b}",
+    )
 
 
 @verifies("M3.2")
@@ -73,6 +78,7 @@ def positions_are_treated_alike(impl: Subject, case: FeedForwardCase, order: int
     moved = np.random.default_rng(order).permutation(case.T)
     seen = component(x=case.x)["output"]
     expect_shape(seen, case.x.shape, "output")
+    expect_finite(seen, "output")
     bound = np.broadcast_to(2 * case.expected.bound, (case.B, case.T, 1))
     wanted = Expected(seen[:, moved].astype(np.float64), bound[:, moved])
     expect_close(component(x=case.x[:, moved])["output"], wanted, "output after a permutation of positions")
