@@ -1,4 +1,4 @@
-"""A torch Transformer, written apart from the reference, with one named fault switched on: strangers to diagnose.
+"""A torch Transformer, written apart from the reference, with one named fault switched on, to be diagnosed.
 
 Shapes: B batch, H heads, T queries, S keys, D width.
 """
@@ -50,7 +50,7 @@ FAULTS = {
     "order_swapped": "M4.3",
     "cross_kv_from_decoder": "M4.4",
     "no_causal_in_decoder": "M4.5",
-    "causal_in_encoder": "M4.10",
+    "causal_in_encoder": "M4.1",
 }
 
 
@@ -246,7 +246,7 @@ class Layer(nn.Module):
             steps.append((self.norm1, lambda y: self.cross(y, memory, memory_mask)))
         steps.append((getattr(self, f"norm{1 + self.decoder}"), self.feed_forward))
         if self.fault == "order_swapped" and self.decoder:
-            steps[0], steps[1] = (steps[0][0], steps[1][1]), (steps[1][0], steps[0][1])
+            steps[0], steps[1] = steps[1], steps[0]
         for norm, f in steps:
             x = self.join(x, norm, f)
         return x

@@ -2,9 +2,9 @@
 
     python -m attest.diagnosis_trial [M1 ...] [tests/strangers.py]
 
-Every known defect is presented under another name to the criterion that kills it first, and so is every torch
-re-implementation that a file with FAULTS (defect to criterion) and Stranger(defect) holds. A stranger counts as
-named when its defect is among the best matches. With all milestones the table is written to docs/diagnosis.md.
+Every known defect is presented under another name to the criterion that kills it first, and so is every
+re-implementation that a file with FAULTS (defect to criterion) and Stranger(defect) holds. A stranger counts
+as named when its defect is among the best matches. With all milestones docs/diagnosis.md is written.
 """
 
 from __future__ import annotations
@@ -122,8 +122,9 @@ def table(namings: Iterable[Naming]) -> Iterator[str]:
 PAGE = """# How well the diagnosis does
 
 When a criterion fails, the implementation's answers on the failing case and about forty others are compared
-with those of every known defect. This table is made by `python -m attest.diagnosis_trial`: every known defect is
-presented under another name, and counts as named when it is among the best matches.
+with those of every known defect. This table is made by `python -m attest.diagnosis_trial tests/strangers.py`:
+every known defect, and every torch re-implementation in that file, is presented under another name, and counts
+as named when its own defect is among the best matches.
 
 """
 
