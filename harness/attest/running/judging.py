@@ -151,7 +151,11 @@ def _judge_witness(
     for property in properties:
         if not property.runs_in(settings.profile):
             continue
-        drawn = set(parse_drawn(known.witness)) if property.strategies else set()
+        try:
+            drawn = set(parse_drawn(known.witness)) if property.strategies else set()
+        except ValueError as error:
+            reason = f"the witness of this known failure cannot be read: {error}"
+            return {"verdict": ERROR, "reason": reason, "link": known.link}
         if property.strategies and drawn != set(property.strategies):
             continue
         try:

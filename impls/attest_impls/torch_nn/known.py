@@ -57,22 +57,40 @@ HEADS = (
     ),
 )
 
-KNOWN_FAILURES = (*ATTENTION, *HEADS    KnownFailure(
+LAYERS = (
+    KnownFailure(
+        "M4.6a",
+        "nn.TransformerEncoder and nn.TransformerDecoder copy one layer N times, weights included",
+        f"{_ISSUES}86274",
+        "layer[part=encoder D=8 H=2 F=16 N=3]",
+    ),
+    KnownFailure(
+        "M4.13",
+        "nn.Linear starts with random biases and a variance that depends on fan_in alone",
+        f"{_ISSUES}1667",
+        "layer[part=encoder_layer D=64 H=4 F=256]",
+    ),
+)
+
+MODEL = (
+    KnownFailure(
         "M5.3",
         "nn.CrossEntropyLoss over ignored labels only is 0 / 0",
-        "https://github.com/pytorch/pytorch/issues/70348",
+        f"{_ISSUES}70348",
         "case=loss[regime=unit dtype=float32 seed=0 B=1 T=1 V=4 pad_id=0 pads=0.4 smoothing=0.0] level=0.0",
     ),
     KnownFailure(
         "M5.12",
         "nn.MultiheadAttention takes 4.0 for a number of heads, and no layer knows of special ids",
-        "https://github.com/pytorch/pytorch/issues/105630",
+        f"{_ISSUES}105630",
         "num_heads=4.0",
     ),
     KnownFailure(
         "M5.12a",
         "nn.MultiheadAttention raises AssertionError and names neither field nor value",
-        "https://github.com/pytorch/pytorch/issues/28719",
+        f"{_ISSUES}28719",
         "num_heads=3",
     ),
 )
+
+KNOWN_FAILURES = (*ATTENTION, *HEADS, *LAYERS, *MODEL)
