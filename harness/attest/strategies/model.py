@@ -16,6 +16,7 @@ from attest.boundary import Subject
 from attest.contract import Array, Config
 from attest.reference.oracle import Expected, expected, random_parameters
 from attest.strategies.cases import Case, dtypes, seeds
+from attest.strategies.options import OTHER_ACTIVATION, first_offered
 
 
 def padded_ids(
@@ -56,12 +57,20 @@ class ModelCase(Case):
     tie: bool = False
 
     def fitted(self, subject: Subject) -> Self:
-        case = super().fitted(subject)
+        case = super().fitted(subject).offered(subject)
         if not subject.policy.one_config:
             return case
         fixed: dict[str, Any] = {"H": 2, "d_k": 8, "d_ff": 32, "encoders": 1, "decoders": 2, "pad_id": 0}
         fixed |= {"source_vocab": 7, "target_vocab": 9, "activation": "relu", "bias": True, "scaled": True}
         return case.but(**fixed)
+
+    def offered(self, subject: Subject) -> Self:
+        """The case, or one with biases, the other activation or scaled embeddings."""
+        other = {"activation": OTHER_ACTIVATION[self.activation]}
+        biased, scaled = {"bias": True}, {"scaled": True}
+        return first_offered(
+            subject, "transformer", self, biased, other, scaled, biased | other, biased | other | scaled
+        )
 
     @property
     def regimes(self) -> tuple[str, ...]:

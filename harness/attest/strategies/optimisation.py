@@ -14,6 +14,7 @@ from attest.boundary import Subject
 from attest.contract import Array, Config, float_dtype
 from attest.parameters import shapes
 from attest.strategies.cases import Case, dtypes, seeds
+from attest.strategies.options import first_offered
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,7 +139,7 @@ class AdamCase(Case):
     count: int = 5
 
     def fitted(self, subject: Subject) -> Self:
-        case = super().fitted(subject)
+        case = first_offered(subject, "optimizer", super().fitted(subject), {"bias": True})
         return case.but(width=4, bias=True) if subject.policy.one_config else case
 
     @property

@@ -19,6 +19,7 @@ from attest.reference.oracle import random_parameters
 from attest.reference.shadow import gradient_norm
 from attest.strategies.cases import Case, seeds
 from attest.strategies.model import padded_ids
+from attest.strategies.options import takes
 
 PAD, BOS, EOS = 0, 1, 2
 GAINS = (0.1, 0.4, 1.0, 2.5)
@@ -51,7 +52,14 @@ class TrainingCase(Case):
         if subject.policy.one_config:
             fixed: dict[str, Any] = {"H": 2, "d_k": 8, "layers": 1, "vocab": 9, "norm": "post", "rows": 4}
             case = case.but(**fixed)
-        return case
+        return case.offered(subject)
+
+    def offered(self, subject: Subject) -> Self:
+        """The case, or one with the other norm where only that can be trained."""
+        sample = TrainingCase(norm=self.norm, tie=self.tie, dtype=self.dtype).plain
+        other = "pre" if self.norm == "post" else "post"
+        missing = not takes(subject, "trainer", sample) and takes(subject, "trainer", sample.but(norm=other))
+        return self.but(norm=other) if missing else self
 
     @property
     def regimes(self) -> tuple[str, ...]:
