@@ -61,12 +61,10 @@ def expect_dropped(dropped: Array, rate: float, what: str) -> None:
     """(B, T, D): the share, and along each axis neighbours and halves independent."""
     expect_share(int(dropped.sum()), dropped.size, rate, what)
     for axis, name in enumerate(("batch rows", "positions", "features")):
-        expect_independent(
-            *disjoint_pairs(dropped, axis), rate, f"{what} or kept alike in neighbouring {name}"
-        )
-        expect_independent(
-            *np.split(dropped, 2, axis), rate, f"{what} or kept alike in both halves of {name}"
-        )
+        first, second = disjoint_pairs(dropped, axis)
+        expect_independent(first, second, rate, f"{what} or kept alike in neighbouring {name}")
+        first, second = np.split(dropped, 2, axis)
+        expect_independent(first, second, rate, f"{what} or kept alike in both halves of the {name}")
 
 
 def expect_independent(first: Array, second: Array, rate: float, what: str) -> None:
@@ -166,7 +164,8 @@ def expect_each_dropped(masks: Mapping[str, Array], layer: BareLayer) -> None:
         expect_share(int(dropped.sum()), dropped.size, layer.rate, f"numbers dropped after {name}")
     together = np.concatenate(list(masks.values()), axis=-1)
     for axis, name in enumerate(("batch rows", "positions", "features")):
-        expect_independent(*disjoint_pairs(together, axis), layer.rate, f"dropped or kept alike in {name}")
+        first, second = disjoint_pairs(together, axis)
+        expect_independent(first, second, layer.rate, f"dropped or kept alike in neighbouring {name}")
     pairs = list(combinations(masks.values(), 2))  # each pair at positions of its own
     first, second = (
         np.concatenate([pair[side][:, i :: len(pairs)] for i, pair in enumerate(pairs)], axis=1)
