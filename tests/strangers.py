@@ -135,7 +135,7 @@ class MultiHead(nn.Module):
         return (out if self.fault == "no_output_projection" else self.output(out)), weights
 
     def split(self, x):
-        B, T, D = x.shape
+        B, T, _ = x.shape
         if self.fault == "split_without_transpose":
             return x.reshape(B, self.heads, T, -1)
         if self.fault == "interleaved_layout":

@@ -123,7 +123,7 @@ PAGE = """# How well the diagnosis does
 
 When a criterion fails, the implementation's answers on the failing case and about forty others are compared
 with those of every known defect. This table is made by `python -m attest.diagnosis_trial tests/strangers.py`:
-every known defect, and every torch re-implementation in that file, is presented under another name, and counts
+every known defect and every torch re-implementation in that file is presented under another name, and counts
 as named when its own defect is among the best matches.
 
 """

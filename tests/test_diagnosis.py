@@ -1,0 +1,94 @@
+"""A failing implementation is told which known defect it behaves like, and gets a file that fails alone."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch", reason="the strangers are written in torch")
+
+from attest.diagnosis import Likeness, sentence
+from attest.diagnosis_trial import Naming, name_stranger, table
+from attest.diagnosis_trial import Stranger as Presented
+from strangers import FAULTS, Stranger
+
+HERE = Path(__file__).parent
+TRIED = ("mask_after_softmax", "causal_off_by_one", "combine_without_transpose", "halves_concatenated")
+
+
+@pytest.mark.parametrize("fault", TRIED)
+def test_a_torch_stranger_is_named(fault):
+    naming = name_stranger(Presented(Stranger(fault), fault, FAULTS[fault]))
+
+    assert naming is not None
+    assert naming.right, f"{fault} was taken for {naming.named}"
+
+
+def test_a_correct_stranger_fails_nothing():
+    assert name_stranger(Presented(Stranger("none at all"), "none", "M1.2")) is None
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        ([Likeness("a", 40, 40)], "a (agrees on 40 of 40 cases)"),
+        (
+            [Likeness("a", 20, 40), Likeness("b", 14, 40), Likeness("c", 13, 40)],
+            "a (agrees on 20 of 40 cases) or b (agrees on 14 of 40 cases)",
+        ),
+        ([Likeness("a", 2, 40)], "none of 7 known defects"),
+        ([], "none of 7 known defects"),
+    ],
+)
+def test_the_sentence_says_how_sure_it_is(found, expected):
+    assert sentence(found, 7) == expected
+
+
+def test_the_table_counts_and_lists_what_was_missed():
+    lines = list(table([Naming("a", "M1.2", ("a",), 1.0), Naming("b", "M1.3", ("c",), 1.0)]))
+
+    assert "| all | 2 | 1 | 50% |" in lines
+    assert "| b | M1.3 | c |" in lines
+
+
+@pytest.fixture(scope="module")
+def student_run(tmp_path_factory):
+    """The report of a student with three faults at once."""
+    reports = tmp_path_factory.mktemp("student")
+    command = [sys.executable, "-m", "pytest", f"--impl={HERE / 'students' / 'three_faults.py'}"]
+    command += ["--criterion", "M1.3,M3.4,M4.9", "-n", "0", "--attest-profile", "quick"]
+    command += [f"--attest-reports={reports}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, cwd=reports)
+    assert done.returncode == 1, done.stdout[-3000:]
+    return reports / "three_faults"
+
+
+def test_three_faults_at_once_are_all_named(student_run):
+    report = json.loads((student_run / "report.json").read_text())
+    likeness = {
+        c["id"]: c["failure"]["looks_like"]
+        for m in report["milestones"]
+        for c in m["criteria"]
+        if c["failure"] is not None
+    }
+
+    assert likeness["M1.3"].startswith("mask_after_softmax")
+    assert likeness["M3.4"].startswith("halves_concatenated")
+    assert likeness["M4.9"].startswith("unbiased_variance")
+
+
+def test_the_reproduction_fails_by_itself_with_the_same_message(student_run):
+    report = json.loads((student_run / "report.json").read_text())
+    seen = report["milestones"][0]["criteria"][0]["failure"]["seen"]
+    script = student_run / "repro" / "M1_3.py"
+
+    text = script.read_text()
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
+
+    assert "attest." not in text.replace("attest_implementations", "")
+    assert done.returncode == 1
+    assert f"AssertionError: {seen}" in done.stderr
