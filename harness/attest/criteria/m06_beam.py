@@ -47,8 +47,8 @@ def a_wide_beam_is_exhaustive_search(impl: Subject, case: BeamCase) -> None:
         expect_best(found, wanted, tolerance_of(readings, case.alpha, case.limit))
 
 
-@verifies("M6.2")
-@given(case=beam_cases())
+@verifies("M6.2", effort=1.5)
+@given(case=beam_cases(min_rows=2))
 def a_narrow_beam_keeps_what_it_should(impl: Subject, case: BeamCase) -> None:
     """The 2W best continuations, finished among the first W, W others live on; near ties are excluded."""
     for row, found in enumerate(beam(impl, case)):
@@ -59,7 +59,7 @@ def a_narrow_beam_keeps_what_it_should(impl: Subject, case: BeamCase) -> None:
             expect_best(found, wanted.results, tolerance)
 
 
-@verifies("M6.2", effort=0.5)
+@verifies("M6.2", effort=0.3)
 @given(case=beam_cases())
 def width_one_is_greedy(impl: Subject, case: BeamCase) -> None:
     """Each token of a beam of one has the largest logit."""
@@ -108,17 +108,18 @@ def logits_of(seen: dict[str, Array]) -> Array:
     return seen["logits"]
 
 
-@verifies("M6.8")
+@verifies("M6.8", effort=0.5)
 @given(case=beam_cases())
 def the_score_follows_its_formula(impl: Subject, case: BeamCase) -> None:
-    """log-probability / ((5 + n) / 6)^alpha; alpha 0 leaves the log-probability, and 0.6 is the default."""
-    for row, found in enumerate(beam(impl, case)):
-        expect_scores(found, read(impl, case, row, found), case.alpha)
-    component, plain = case.loaded(impl, "generate"), case.request()
-    del plain["alpha"]
-    by_default = results_of(component(**plain), case.config, case.B, case.K, case.limit)
-    for row, found in enumerate(by_default):
-        expect_scores(found, read(impl, case, row, found), 0.6)
+    """log-probability / ((5 + n) / 6)^alpha for every alpha, and 0.6 is the default."""
+    component = case.loaded(impl, "generate")
+    for alpha in (*ALPHAS, None):
+        request = case.request(**{} if alpha is None else {"alpha": alpha})
+        if alpha is None:
+            del request["alpha"]
+        seen = results_of(component(**request), case.config, case.B, case.K, case.limit)
+        for row, found in enumerate(seen):
+            expect_scores(found, read(impl, case, row, found), 0.6 if alpha is None else alpha)
 
 
 @verifies("M6.8", effort=0.5)

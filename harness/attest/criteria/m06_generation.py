@@ -78,7 +78,7 @@ def row_alone(case: GenerationCase, row: int, extra: int = 0) -> Array:
     return np.pad(ids, ((0, 0), (0, extra)), constant_values=case.config.pad_id)
 
 
-@verifies("M6.9")
+@verifies("M6.9", effort=0.5)
 @given(case=generation_cases(min_rows=2))
 def a_row_does_not_depend_on_its_neighbours(impl: Subject, case: GenerationCase) -> None:
     """Greedy gives for each row what it gives for the row alone, however much padding is added."""
@@ -110,7 +110,7 @@ def a_beam_does_not_depend_on_its_neighbours(impl: Subject, case: BeamCase) -> N
             expect_best(together[row], [Result(t, 0.0, score) for t, score in alone], tolerance)
 
 
-@verifies("M6.9", effort=0.5)
+@verifies("M6.9", effort=0.3)
 @given(case=generation_cases())
 def a_call_does_not_depend_on_the_one_before(impl: Subject, case: GenerationCase) -> None:
     """The second call equals the first, also after one with more rows, a longer source and more tokens."""
@@ -134,7 +134,7 @@ def training_flag(component: Any) -> bool | None:
     return None
 
 
-@verifies("M6.9", effort=0.5)
+@verifies("M6.9", effort=0.3)
 @given(case=generation_cases())
 def generation_is_in_eval_mode_and_leaves_the_mode_alone(impl: Subject, case: GenerationCase) -> None:
     """In train mode the answer is that of eval mode; afterwards the training flag is as it was."""
@@ -152,7 +152,7 @@ def generation_is_in_eval_mode_and_leaves_the_mode_alone(impl: Subject, case: Ge
         expect_same_bits(seen[name], wanted[name], f"{name} generated in train mode")
 
 
-@verifies("M6.9", effort=0.3)
+@verifies("M6.9", effort=0.2)
 @given(case=generation_cases())
 def generation_leaves_no_trace(impl: Subject, case: GenerationCase) -> None:
     """The source, the random state and the flags are as before."""

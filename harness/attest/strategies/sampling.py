@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -61,6 +62,13 @@ class LogitsCase(Case):
         """logits, temperature, top_k, top_p."""
         return (self.logits, self.temperature, self.top_k or None, self.p)
 
+    def grid(self) -> Iterator[LogitsCase]:
+        """These logits under every combination of a few temperatures and limits."""
+        for temperature in (1.0, 0.3, 2.0):
+            for top_k in (0, 1, 2, self.V - 1, self.V, self.V + 3):
+                for top_p in (0.0, 1.0, 0.9, 0.5, 0.2, 0.05):
+                    yield self.but(temperature=temperature, top_k=top_k, top_p=top_p)
+
     def distribution(self, top_k: int | None, top_p: float | None) -> Array:
         """(B, V) by the reference, in float64."""
         formulas = OracleFormulas(Config())
@@ -74,19 +82,14 @@ class LogitsCase(Case):
         return Expected(value, 8 * EPSILON[self.dtype] * (4.0 + size) * np.maximum(value, 1e-30))
 
 
-@st.composite
-def logits_cases(draw: st.DrawFn, *, limits: bool = False) -> LogitsCase:
-    """Any temperature; with limits also top-k, top-p or both, at a scale where no probability vanishes."""
-    V = draw(st.integers(2, 12))
-    top_k = draw(st.sampled_from((0, 1, 2, 3, V - 1, V, V + 3))) if limits else 0
-    top_p = draw(st.sampled_from((0.0, 1.0, 0.9, 0.5, 0.2, 0.05))) if limits else 0.0
-    return LogitsCase(
-        B=draw(st.integers(1, 4)),
-        V=V,
-        temperature=draw(st.sampled_from((1.0, 0.3, 2.0) if limits else TEMPERATURES)),
-        top_k=top_k,
-        top_p=top_p,
-        regime=draw(st.sampled_from(("unit",) if limits else ("unit", "large", "tiny"))),
-        dtype=draw(dtypes()),
-        seed=draw(seeds()),
+def logits_cases(*, kinds: tuple[str, ...] = ("unit", "large", "tiny")) -> st.SearchStrategy[LogitsCase]:
+    """Any temperature, at every scale."""
+    return st.builds(
+        LogitsCase,
+        B=st.integers(1, 4),
+        V=st.integers(2, 12),
+        temperature=st.sampled_from(TEMPERATURES),
+        regime=st.sampled_from(kinds),
+        dtype=dtypes(),
+        seed=seeds(),
     )
