@@ -138,6 +138,18 @@ class one_mask_for_the_batch(Formulas):
         return ops.scale(x, np.broadcast_to(kept, x.shape) / (1.0 - self.config.dropout))
 
 
+@defect("M3.7")
+class half_a_mask_repeated(Formulas):
+    """Half of the features are drawn, the others copy them."""
+
+    def dropout(self, x: Var, place: str) -> Var:
+        if self.noise is None or not self.config.dropout or place != "embedding":
+            return super().dropout(x, place)
+        half = self.noise.random((*x.shape[:-1], (x.shape[-1] + 1) // 2)) >= self.config.dropout
+        kept = np.concatenate([half, half], axis=-1)[..., : x.shape[-1]]
+        return ops.scale(x, kept / (1.0 - self.config.dropout))
+
+
 @defect("M3.7a")
 class one_mask_for_all_sublayers(Formulas):
     """Every sublayer draws from the same seed again."""
