@@ -1,0 +1,95 @@
+"""`attest train`: train an implementation on one of the tasks, with a line that tells how it goes."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from attest.boundary import Subject
+    from attest.running.training import Trained
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--impl", "-i", required=True, metavar="IMPL",
+              help="A registered name, file.py[:factory] or package.module:factory.")  # fmt: skip
+@click.option("--task", "-t", default="reverse", show_default=True, metavar="TASK",
+              help="copy, reverse or sort.")  # fmt: skip
+@click.option("--steps", default=1000, show_default=True, type=click.IntRange(1), metavar="N",
+              help="At most; it stops earlier when 97 % of held-out inputs come out right.")  # fmt: skip
+@click.option("--out", metavar="DIR", help="Where the checkpoint goes. [default: trained/IMPL-TASK]")
+@click.pass_context
+def command(ctx: click.Context, impl: str, task: str, steps: int, out: str | None) -> None:
+    """Train on sequences of 3 to 8 digits and keep the model in a directory for `attest generate`.
+
+    The implementation's own checkpoint is in it too. Exit code 1 when the loss does not fall below 0.1.
+    """
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # tiny tensors are slower on several threads
+    from attest.boundary import NotOffered
+    from attest.checks import Violation
+    from attest.cli.flow import subjects
+    from attest.evidence import collecting
+    from attest.tasks import RULES
+
+    if task not in RULES:
+        raise click.UsageError(f"task={task!r} is unknown; use one of {', '.join(RULES)}")
+    subject = subjects(impl)[0]
+    directory = Path(out or f"trained/{subject.name}-{task}")
+    try:
+        with collecting():
+            model = _train(subject, task, steps, directory)
+    except NotOffered as reason:
+        raise click.UsageError(
+            f"{subject.name}: {reason}; only an implementation with a trainer trains"
+        ) from None
+    except Violation as violation:
+        raise click.ClickException(f"{subject.name}: {violation.seen}") from None
+    where = f"below 0.1 from step {model.step_below}" if model.step_below else "not below 0.1"
+    click.echo(f"{subject.name} {task}: validation loss {model.validation_loss:.4f} ({where}), "
+               f"{100 * model.exact:.1f} % exact, {model.seconds:.0f} s")  # fmt: skip
+    click.echo(f'{directory} written; next: attest generate --checkpoint {directory} "3 1 4 1 5"')
+    ctx.exit(0 if model.step_below else 1)
+
+
+def _train(subject: Subject, task: str, steps: int, directory: Path) -> Trained:
+    from attest.running.models import write_model
+    from attest.running.training import train
+    from attest.tasks import TRAINING
+    from attest.trainers import TrainerBoundary
+
+    trainer = TrainerBoundary(subject, TRAINING.but(dtype=subject.dtypes[0]))
+    model = train(subject, task, steps=steps, trainer=trainer, on_step=Progress(task))
+    write_model(directory, subject.name, task, model.config, model.parameters)
+    trainer.save(str(directory))
+    return model
+
+
+class Progress:
+    """One line that is written over while it runs; a line every 100 steps where there is no terminal."""
+
+    def __init__(self, task: str) -> None:
+        from attest.tasks import BATCH, LONGEST, SHORTEST
+
+        self.task, self.live = task, sys.stderr.isatty()
+        self.tokens = BATCH * ((SHORTEST + LONGEST) / 2 + 1)  # to predict in a batch, on average
+        self.started, self.validation = time.perf_counter(), float("nan")
+
+    def __call__(self, step: int, report: dict[str, float], validation: float | None) -> None:
+        """After every step."""
+        if validation is not None:
+            self.validation = validation
+        if self.live or step % 100 == 0:
+            line = self.line(step, report)
+            sys.stderr.write(f"{line:<96}\r" if self.live else f"{line}\n")
+            sys.stderr.flush()
+
+    def line(self, step: int, report: dict[str, float]) -> str:
+        """Step, loss, rate and speed."""
+        speed = step * self.tokens / max(time.perf_counter() - self.started, 1e-9)
+        return (f"{self.task}  step {step:4d}  loss {report['loss']:.3f}  validation {self.validation:.3f}  "
+                f"rate {report['rate']:.2e}  {speed:,.0f} tokens/s")  # fmt: skip

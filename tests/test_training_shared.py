@@ -1,0 +1,110 @@
+"""One training per run, shared between criteria and between processes; a failed one is shared too."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from attest.boundary import Subject
+from attest.checks import Violation
+from attest.evidence import collecting
+from attest.running import training
+from attest.running.models import read_model, write_model
+from attest.tasks import TRAINING
+from quick_learner import KNOWS_AFTER, Explodes, QuickLearner
+
+
+@pytest.fixture(autouse=True)
+def evidence():
+    with collecting() as collected:
+        yield collected
+
+
+@pytest.fixture
+def log(tmp_path, monkeypatch):
+    """Where trainers note that they were built; the run's directory is a fresh one."""
+    monkeypatch.setattr(training, "_directory", tmp_path / "shared")
+    log = tmp_path / "built.txt"
+    log.touch()
+    return log
+
+
+def test_a_task_is_trained_once_and_read_back(log):
+    subject = Subject(QuickLearner(log))
+    first = training.trained(subject, "reverse")
+    second = training.trained(Subject(QuickLearner(log)), "reverse")
+    assert len(log.read_text().split()) == 1, "the second who asks should read what the first trained"
+    assert first.step_below == second.step_below == KNOWS_AFTER
+    assert first.exact == 1.0
+    assert first.config == TRAINING
+    assert first.losses[0] == (1, 2.0, 1e-3)
+    assert len(first.losses) == KNOWS_AFTER, "training stops when held-out inputs come out right"
+    assert first.validation == [(25, 1.0), (50, 1.0), (75, 0.01)]
+    np.testing.assert_array_equal(second.parameters["weight"], first.parameters["weight"])
+    assert second.losses == first.losses
+    assert second.validation == first.validation
+
+
+def test_each_task_and_each_dtype_has_a_model_of_its_own(log, monkeypatch):
+    monkeypatch.setattr(training, "EXACT", 0.0)
+    training.trained(Subject(QuickLearner(log)), "reverse")
+    training.trained(Subject(QuickLearner(log)), "copy")
+    training.trained(Subject(QuickLearner(log), dtype="float64"), "reverse")
+    assert len(log.read_text().split()) == 3
+
+
+def test_what_does_not_learn_goes_on_to_the_last_step(log, monkeypatch):
+    monkeypatch.setattr(training, "EXACT", 2.0)
+    subject = Subject(QuickLearner(log))
+    model = training.train(subject, "reverse", steps=110)
+    assert [step for step, _ in model.validation] == [25, 50, 75, 100, 110]
+    assert len(model.losses) == 110
+
+
+def test_a_failed_training_is_shared(log):
+    for _ in range(2):
+        with pytest.raises(Violation, match="the loss of step 10 is nan, should be finite"):
+            training.trained(Subject(Explodes(log)), "reverse")
+    assert len(log.read_text().split()) == 1, "a training that failed should not be tried again"
+
+
+def test_nothing_half_written_is_left(log):
+    training.trained(Subject(QuickLearner(log)), "reverse")
+    names = sorted(path.suffix for path in training.shared_directory().iterdir())
+    assert names == [".lock", ".npz"]
+
+
+def test_two_processes_train_once(log, tmp_path):
+    script = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "from quick_learner import QuickLearner\n"
+        "from attest.boundary import Subject\n"
+        "from attest.evidence import collecting\n"
+        "from attest.running import training\n"
+        "training.use_directory(sys.argv[2])\n"
+        "with collecting():\n"
+        "    print(training.trained(Subject(QuickLearner(sys.argv[3])), 'reverse').step_below)\n"
+    )
+    words = [sys.executable, "-c", script, str(Path(__file__).parent), str(tmp_path / "shared"), str(log)]
+    running = [subprocess.Popen(words, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    printed = [process.communicate(timeout=60)[0].strip() for process in running]
+    assert printed == [str(KNOWS_AFTER)] * 2
+    assert len(log.read_text().split()) == 1, "both processes trained"
+
+
+def test_a_saved_model_reads_back(tmp_path):
+    parameters = {"projection.weight": np.arange(6, dtype=np.float32).reshape(2, 3)}
+    write_model(tmp_path / "m", "eager", "reverse", TRAINING, parameters)
+    model = read_model(tmp_path / "m")
+    assert (model.implementation, model.task, model.config) == ("eager", "reverse", TRAINING)
+    np.testing.assert_array_equal(model.parameters["projection.weight"], parameters["projection.weight"])
+
+
+def test_a_directory_without_a_model_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"holds no model\.json; write one with `attest train`"):
+        read_model(tmp_path)
+    (tmp_path / "model.json").write_text("{")
+    with pytest.raises(ValueError, match="cannot be read"):
+        read_model(tmp_path)
