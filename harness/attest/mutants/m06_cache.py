@@ -125,7 +125,7 @@ class stale_cache(Formulas):
         return Kept(room.array[:, :, : start + new.shape[2]], room)
 
 
-@defect("M6.3", "M6.1")
+@defect("M6.3")
 class memory_of_the_first_start(Formulas):
     """The source's keys and values are kept from the first start with this shape."""
 
@@ -181,22 +181,6 @@ class recomputes_prefix(Formulas):
         )
         logits, grown = super().step(empty, np.concatenate([state.tokens, tokens], axis=1), p)
         return Var(logits.value[:, -tokens.shape[1] :]), grown
-
-
-@defect("M6.4")
-class memory_keys_recomputed(Formulas):
-    """Cross-attention projects the whole memory again at every step."""
-
-    def encode(self, source: Array, p: Scope) -> Var:
-        memory = super().encode(source, p)
-        self.__dict__.setdefault("memories", {})[source.shape[1]] = memory
-        return memory
-
-    def cached_layer(
-        self, x: Var, held: LayerCache, allowed: Array, memory_mask: Array, p: Scope
-    ) -> tuple[Var, LayerCache]:
-        self.keys_and_values(self.__dict__["memories"][memory_mask.shape[-1]], p.at("cross_attention"))
-        return super().cached_layer(x, held, allowed, memory_mask, p)
 
 
 @defect("M6.5")
