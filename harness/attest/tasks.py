@@ -98,10 +98,11 @@ def _sequences(split: str, seed: int) -> Iterator[Ids]:
         raise ValueError(f"split={split!r} is unknown; choose one of {', '.join(SPLITS)}")
     rng = np.random.default_rng([seed, SPLITS.index(split)])
     while True:
-        length = int(rng.integers(SHORTEST, LONGEST + 1))
-        ids = tuple(int(i) for i in rng.integers(VOCAB - SYMBOLS, VOCAB, length))
-        if split_of(ids) == split:
-            yield ids
+        lengths = rng.integers(SHORTEST, LONGEST + 1, 512).tolist()
+        drawn = rng.integers(VOCAB - SYMBOLS, VOCAB, (512, LONGEST)).tolist()
+        for length, row in zip(lengths, drawn):
+            if split_of(row[:length]) == split:
+                yield tuple(row[:length])
 
 
 def words(ids: Sequence[int]) -> str:
