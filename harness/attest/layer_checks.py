@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import product
 from typing import Any, TypeVar
 
 import numpy as np
@@ -10,10 +11,12 @@ import numpy as np
 from attest.boundary import Boundary, Subject
 from attest.checks import expect, expect_close, expect_near, expect_same_bits, expect_shape
 from attest.contract import Array
+from attest.evidence import note_case
 from attest.reference.oracle import Expected
 from attest.strategies.cases import Case
 from attest.strategies.layers import LayerCase
 
+LENGTHS = (1, 2, 3, 4, 5, 9, 17)
 NARROW = ("float16", "bfloat16")
 AnyCase = TypeVar("AnyCase", bound=Case)
 
@@ -73,6 +76,15 @@ def expect_parameters(component: Boundary, wanted: Mapping[str, Array], dtype: s
 def sharpest(impl: Subject, case: AnyCase) -> AnyCase:
     """The case in the implementation's most exact dtype."""
     return case.but(dtype="float64" if "float64" in impl.dtypes else impl.dtypes[0])
+
+
+def expect_any_length(impl: Subject, part: str) -> None:
+    """One component, called at these lengths in turn, equals the reference each time."""
+    for T, mask in product(LENGTHS, ("none", "padding")):
+        case = LayerCase(part=part, B=2, T=T, S=max(2, 18 - T), D=8, H=2, F=16, N=2, seed=T)
+        case = case.but(mask=mask, memory_mask=mask, dtype=impl.dtypes[0]).fitted(impl)
+        note_case(f"case={case}", part, f"T={T}")
+        expect_output(impl, case, output_of(loaded(impl, case), case.inputs), case.expected)
 
 
 def has(component: Boundary, method: str) -> bool:

@@ -22,6 +22,7 @@ from attest.flow import by_perturbation, flow, required_maps, within_rows
 from attest.hygiene import expect_no_trace, world
 from attest.layer_checks import (
     NARROW,
+    expect_any_length,
     expect_output,
     has,
     loaded,
@@ -60,6 +61,12 @@ def silent_sublayers_leave_two_norms(impl: Subject, case: LayerCase) -> None:
     silent = case.silencing(*SUBLAYER_ENDS)
     seen = output_of(loaded(impl, case, silent), case.inputs)
     expect_output(impl, case, seen, case.expected_for(silent))
+
+
+@verifies("M4.1")
+def encoder_layer_works_at_any_length(impl: Subject) -> None:
+    """Lengths 1, 2, 3, 4, 5, 9 and 17 in turn."""
+    expect_any_length(impl, "encoder_layer")
 
 
 @verifies("M4.1a")
@@ -120,6 +127,12 @@ def each_sublayer_has_its_own_parameters(impl: Subject, case: LayerCase, sublaye
     parameters = {n: v.astype(float_dtype(case.dtype)) for n, v in parameters.items()}
     seen = output_of(loaded(impl, case, parameters), case.inputs)
     expect_output(impl, case, seen, case.expected_for(parameters))
+
+
+@verifies("M4.3")
+def decoder_layer_works_at_any_length(impl: Subject) -> None:
+    """Lengths 1, 2, 3, 4, 5, 9 and 17 in turn, with memories of other lengths."""
+    expect_any_length(impl, "decoder_layer")
 
 
 @verifies("M4.3a")

@@ -21,6 +21,7 @@ from attest.contract import Array, Config
 from attest.evidence import note_case
 from attest.flow import by_perturbation, flow, required_maps
 from attest.layer_checks import (
+    expect_any_length,
     expect_output,
     expect_parameters,
     expect_same_output,
@@ -95,6 +96,13 @@ def stacks_have_as_many_layers_as_configured(impl: Subject) -> None:
         note_case(f"{part} of {count} layers", part)
         component = impl.build(part, config)
         expect_exactly_the_parameters(component.parameters(), part, config)
+
+
+@verifies("M4.6")
+def stacks_work_at_any_length(impl: Subject) -> None:
+    """Lengths 1, 2, 3, 4, 5, 9 and 17 in turn."""
+    for part in STACKS:
+        expect_any_length(impl, part)
 
 
 @verifies("M4.6a")

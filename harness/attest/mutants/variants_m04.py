@@ -8,7 +8,7 @@ import numpy as np
 
 from attest.contract import Arrays
 from attest.mutants.catalogue import variant
-from attest.mutants.m04_layers import mean, power
+from attest.mutants.m04_norms import mean, power
 from attest.reference import ops
 from attest.reference.component import ReferenceComponent
 from attest.reference.formulas import Formulas
