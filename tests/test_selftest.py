@@ -1,0 +1,141 @@
+"""The trial of the harness: the catalogue hangs together, a few defects die, and those alive are told."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+from attest import selftest
+from attest.mutants.catalogue import Defect, Variant, defects, killed_by, variants
+from attest.properties import load_properties
+from attest.reference.formulas import Formulas
+from attest.selftest import Outcome, Trial, passed, run_trial, summarise, trials
+from attest.spec import load_spec
+
+FIRST = ("M1", "M2")
+QUICKLY_DEAD = {
+    "no_scale": "M1.10",
+    "mask_after_softmax": "M1.3",
+    "causal_off_by_one": "M1.5",
+    "silent_broadcast": "M1.14",
+    "loop_over_positions": "M1.7",
+    "split_without_transpose": "M2.9",
+    "mask_broadcast_over_heads": "M2.8",
+    "zeros_instead_of_the_bias": "M2.13a",
+}
+
+
+def test_every_killer_is_a_criterion():
+    known = set(load_spec().by_id)
+    wrong = {d.name: sorted(set(d.killers) - known) for d in defects().values() if set(d.killers) - known}
+    assert not wrong
+
+
+def test_every_defect_says_its_sin_in_a_sentence():
+    for entry in (*defects().values(), *variants().values()):
+        said = entry.sin if isinstance(entry, Defect) else entry.what
+        assert said, f"{entry.name} has no docstring"
+        assert said.endswith("."), f"{entry.name}: {said!r} is no sentence"
+        assert inspect.getdoc(entry.piece) == said, f"{entry.name} borrows the docstring of its parent"
+
+
+def test_no_name_is_used_twice():
+    assert not defects().keys() & variants().keys()
+    sins = [d.sin for d in defects().values() if d.milestone in FIRST]
+    assert len(set(sins)) >= len(sins) - 4, (
+        "the sins of the first milestones are told apart by their sentence"
+    )
+
+
+@pytest.mark.parametrize("milestone", FIRST)
+def test_every_criterion_has_a_property_and_a_defect_that_names_it(milestone):
+    properties = load_properties()
+    for criterion in load_spec().criteria:
+        if criterion.milestone == milestone:
+            assert properties.get(criterion.id), f"no property verifies {criterion.id}"
+            assert killed_by(criterion.id), f"no defect names {criterion.id}"
+
+
+def test_no_property_verifies_an_unknown_criterion():
+    assert not load_properties().keys() - load_spec().by_id.keys()
+
+
+def test_there_are_enough_defects_and_variants_of_attention():
+    assert sum(d.milestone in FIRST for d in defects().values()) >= 60
+    assert sum(bool(set(v.milestones) & set(FIRST)) for v in variants().values()) >= 10
+
+
+@pytest.mark.parametrize("name", QUICKLY_DEAD)
+def test_a_defect_dies_by_the_criterion_that_names_it(name):
+    criterion = QUICKLY_DEAD[name]
+    assert criterion in defects()[name].killers
+    outcome = run_trial(Trial(name, criterion, correct=False, profile="quick"))
+    assert outcome.kills, f"{criterion} let {name} live"
+
+
+@pytest.mark.parametrize("criterion", ["M1.4", "M1.11", "M2.8", "M2.13a"])
+def test_a_correct_variant_lives(criterion):
+    outcome = run_trial(Trial("fill_minus_1e9_then_zeroed", criterion, correct=True, profile="quick"))
+    assert outcome.verdict == "pass", outcome.reason
+
+
+def test_expected_killers_only_unless_deep():
+    no_scale = defects()["no_scale"]
+    planned = trials([no_scale], [], profile="quick", deep=False)
+    assert [t.criterion for t in planned] == list(no_scale.killers)
+    deep = trials([no_scale], [], profile="quick", deep=True)
+    assert {t.criterion for t in deep} >= {c.id for c in load_spec().criteria if c.milestone == "M1"}
+
+
+def test_a_variant_meets_every_criterion_of_its_milestones():
+    correct = variants()["fused_projections"]
+    planned = trials([], [correct], profile="quick", deep=False)
+    wanted = {c.id for c in load_spec().criteria if c.milestone in correct.milestones}
+    assert {t.criterion for t in planned} == wanted
+    assert all(t.correct for t in planned)
+
+
+def outcome(name, criterion, verdict, *, correct=False, internal=False):
+    return Outcome(Trial(name, criterion, correct, "quick"), verdict, "why", internal)
+
+
+TWO = Defect("two", "Two killers.", ("M1.2", "M1.10"), Formulas)
+RIGHT = Variant("right", "All is well.", ("M1",), Formulas)
+
+
+def test_a_defect_is_dead_only_when_each_of_its_criteria_kills_it():
+    half = summarise([outcome("two", "M1.2", "fail"), outcome("two", "M1.10", "pass")], [TWO], [])
+    assert half["defects"][0]["verdict"] == "alive"
+    assert half["defects"][0]["killed_by"] == ["M1.2"]
+    whole = summarise([outcome("two", "M1.2", "fail"), outcome("two", "M1.10", "error")], [TWO], [])
+    assert whole["defects"][0]["verdict"] == "killed"
+
+
+def test_an_error_of_the_harness_kills_nothing_and_is_told():
+    summary = summarise([outcome("two", "M1.2", "error", internal=True)], [TWO], [])
+    assert summary["defects"][0]["verdict"] == "alive"
+    assert summary["harness_errors"][0]["criterion"] == "M1.2"
+    assert not passed(summary)
+
+
+def test_a_refused_variant_and_a_criterion_that_kills_nothing_fail_the_trial():
+    refused = summarise([outcome("right", "M1.2", "fail", correct=True)], [], [RIGHT])
+    assert refused["variants"][0] | {"what": ""} == {
+        "name": "right",
+        "what": "",
+        "verdict": "refused",
+        "reason": "M1.2: why",
+    }
+    assert not passed(refused)
+    idle = summarise([outcome("two", c, "fail") for c in TWO.killers], [TWO], [])
+    assert "M1.3" in idle["criteria_without_kill"]
+    assert not passed(idle)
+
+
+def test_main_writes_the_report_and_returns_the_exit_code(tmp_path):
+    code, summary = selftest.main(names=["pad_starts_late"], reports=tmp_path, workers=1)
+    assert (tmp_path / "selftest.json").is_file()
+    assert summary["defects"][0]["verdict"] == "killed"
+    assert code == 0
+    assert summary["criteria_without_kill"] == [], "a few defects say nothing about the other criteria"
