@@ -24,8 +24,10 @@ slow: $(STAMP)
 
 conformance: reports selftest slow
 
+# Exit code 1 is no failure here: some implementations leave milestones open. What each must reach is in
+# tests/test_kept_reports.py, which `make slow` runs.
 reports: $(STAMP)
-	$(BIN)/attest run $(IMPLEMENTATIONS:%=--impl %) -n $(JOBS) --report html
+	$(BIN)/attest run $(IMPLEMENTATIONS:%=--impl %) -n $(JOBS) --report html || test $$? -eq 1
 
 selftest: $(STAMP)
 	$(BIN)/attest selftest
