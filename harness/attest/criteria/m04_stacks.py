@@ -25,6 +25,7 @@ from attest.layer_checks import (
     expect_output,
     expect_parameters,
     expect_same_output,
+    has,
     loaded,
     new,
     output_of,
@@ -34,8 +35,6 @@ from attest.parameters import shapes
 from attest.properties import given, verifies
 from attest.reference.oracle import Expected, bounded_gradients, random_parameters
 from attest.strategies.layers import KEY_MASKS, STACKS, LayerCase, layer_cases
-
-MODES = ("eval", "train")
 
 
 @verifies("M4.2a")
@@ -131,9 +130,11 @@ def the_future_does_not_reach_the_past(impl: Subject, case: LayerCase, cut: int)
 def the_future_is_hidden_on_every_path(impl: Subject) -> None:
     """Both norms, eval and train mode with dropout, no mask, key padding and full masks, layer and stack."""
     paths = product(("decoder_layer", "decoder"), ("post", "pre"), ("none", "padding", "pairs", "shared"))
-    for (part, norm, mask), mode in product(paths, MODES):
+    for (part, norm, mask), mode in product(paths, ("eval", "train")):
         case = LayerCase(part=part, norm=norm, mask=mask, B=2, T=5, S=4, D=8, H=2, F=16, N=2)
         case = case.but(seed=5, dtype=impl.dtypes[0]).fitted(impl)
+        if mode == "train" and not has(impl.build(case.part, case.config), "train"):
+            continue
         note_case(f"case={case} mode={mode}", part, norm, mask, mode)
         for cut in (0, 2, 3):
             expect_blind_to_the_future(impl, case, cut, mode)
