@@ -249,7 +249,7 @@ class Conformance:
         from attest.report.terminal import summary_lines
 
         lines = list(summary_lines(self.by_implementation(), self.spec, self.plan_of_run, self.missing))
-        lines += [f"  not understood: {sentence}" for sentence in self.plan_of_run.refused]
+        lines += [f"  left out       {sentence}" for sentence in self.plan_of_run.refused]
         terminalreporter.section("conformance", sep="=")
         for line in lines:
             terminalreporter.write_line(line)
