@@ -21,7 +21,7 @@ from attest.contract import Config, float_dtype
 from attest.evidence import note_case
 from attest.properties import given, verifies
 from attest.reference.oracle import Expected
-from attest.strategies.attention import AttentionCase, attention_cases, weights_of
+from attest.strategies.attention import LONG, AttentionCase, attention_cases, weights_of
 from attest.strategies.projections import ProjectionCase, projection_cases
 
 MAPS = (("query", "q"), ("key", "k"), ("value", "v"))
@@ -70,6 +70,17 @@ def projections_are_learned(impl: Subject, case: ProjectionCase) -> None:
 @given(case=attention_cases())
 def attention_equals_its_formula(impl: Subject, case: AttentionCase) -> None:
     """softmax(QK^T / sqrt(d_k)) V in every regime and shape."""
+    component = case.built(impl)
+    seen = component(**case.inputs)["output"]
+    expect_close(seen, case.expected["output"], "output", factor=component.widening)
+
+
+@verifies("M1.2", effort=0.75)
+@given(case=attention_cases(), S=st.sampled_from(LONG), wide=st.sampled_from((0, 0, 16, 64)))
+def longer_sequences_and_wider_heads_too(impl: Subject, case: AttentionCase, S: int, wide: int) -> None:
+    """Lengths on either side of the blocks in which fused kernels work, and the widths of real models."""
+    wide = 0 if impl.policy.one_config else wide
+    case = case.but(S=S, d_k=wide or case.d_k, d_v=wide or case.d_v)
     component = case.built(impl)
     seen = component(**case.inputs)["output"]
     expect_close(seen, case.expected["output"], "output", factor=component.widening)
@@ -182,7 +193,7 @@ def a_common_shift_of_the_scores_changes_nothing(impl: Subject, case: AttentionC
 def scale_is_the_root_of_the_width(impl: Subject, case: AttentionCase, copies: int, way: str) -> None:
     """Features tiled c times equal Q times sqrt(c); padded with zeros to c times as many, Q over sqrt(c)."""
     component = case.built(impl)
-    wide, scaled = case.widened_features(copies, way)
+    wide, scaled = case.widened_features(2 if impl.policy.one_config else copies, way)
     bound = case.expected_for(wide)["output"].bound + case.expected_for(scaled)["output"].bound
     wanted = component(**scaled)["output"].astype(np.float64)
     what = f"output for {way} features"

@@ -23,6 +23,7 @@ from attest.hygiene import python_work
 from attest.parameters import shapes
 from attest.properties import given, verifies
 from attest.reference.oracle import Expected
+from attest.strategies.attention import LONG
 from attest.strategies.multi_head import OPERATION, MultiHeadCase, multi_head_cases, uneven_configs
 
 
@@ -64,6 +65,18 @@ def the_refusal_names_both_numbers(impl: Subject) -> None:
 @given(case=multi_head_cases(min_heads=2, min_keys=2))
 def every_head_reads_the_whole_input(impl: Subject, case: MultiHeadCase) -> None:
     """With injected weights the output is that of a loop over the heads."""
+    component = case.built(impl)
+    seen = component(**case.inputs)["output"]
+    expect_close(seen, case.expected["output"], "output", factor=component.widening)
+
+
+@verifies("M2.2", effort=0.5)
+@given(
+    case=multi_head_cases(masks=("none", "keys", "pairs")), S=st.sampled_from(LONG), H=st.sampled_from((2, 8))
+)
+def longer_sequences_and_more_heads_too(impl: Subject, case: MultiHeadCase, S: int, H: int) -> None:
+    """Lengths on either side of the blocks in which fused kernels work, and the head count of the paper."""
+    case = case.but(S=S, T=S if case.own else case.T, H=case.H if impl.policy.one_config else H)
     component = case.built(impl)
     seen = component(**case.inputs)["output"]
     expect_close(seen, case.expected["output"], "output", factor=component.widening)

@@ -154,6 +154,16 @@ class eps_in_denominator(Formulas):
         return ops.scale(super().weights_from(scores, allowed), total / (total + 1e-6))
 
 
+@defect("M1.2")
+class last_block_of_keys_dropped(Formulas):
+    """Keys are read in blocks of 16, and those after the last whole block are left out."""
+
+    def weights_from(self, scores: Var, allowed: Array | None) -> Var:
+        S = scores.shape[-1]
+        whole = np.arange(S) < (S if S < 16 else S - S % 16)
+        return super().weights_from(scores, whole if allowed is None else np.asarray(allowed & whole))
+
+
 @defect("M1.3", "M1.2")
 class softmax_over_queries(Formulas):
     """The softmax runs over the queries."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 import re
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -69,6 +70,10 @@ class Case:
         regime = self.regime if regime is None else regime
         values = rng.standard_normal(shape) * SCALE[regime]
         return (values + OFFSET if regime == "offset" else values).astype(float_dtype(self.dtype))
+
+    def in_range(self, value: float) -> float:
+        """A large number as this dtype can hold it: float16 ends at 65504."""
+        return min(value, 1e4) if self.dtype == "float16" and math.isfinite(value) else value
 
     @property
     def sharp(self) -> bool:

@@ -21,9 +21,9 @@ OPERATION = "multi_head_attention"
 MASKS = ("none", "keys", "pairs", "shared", "one")
 HIDING = ("keys", "pairs", "shared", "one")
 ALIKE = ("", "", "B=H", "T=S", "B=T", "T=H")
-LAYOUTS = ("transposed", "batch last", "strided", "reversed", "expanded")
+LAYOUTS = ("transposed", "batch last", "strided", "reversed", "expanded", "one array")
 UNEVEN = ((16, 3), (10, 4), (8, 16), (7, 2))  # d_model, num_heads
-FIXED = ((2, 4, True), (4, 2, True), (3, 4, False))  # heads, their width, biases: what a shape policy keeps
+FIXED = ((2, 4, True), (3, 4, False))  # heads, their width, biases: what a shape policy keeps
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,7 +155,7 @@ class MultiHeadCase(Case):
         """Junk in about half of the keys, and which queries (B, T) see none of those."""
         key_value = self.inputs["key_value"].copy()
         chosen = self.rng(4).random((self.B, self.S)) < 0.5
-        key_value[chosen] = junk
+        key_value[chosen] = self.in_range(junk)
         return self.with_inputs(key_value=key_value), np.asarray(~(self.visible & chosen[:, None, :]).any(-1))
 
     def blinded(self) -> tuple[dict[str, Any], Array]:
@@ -220,6 +220,8 @@ class MultiHeadCase(Case):
 
 def laid_out(case: MultiHeadCase, layout: str) -> dict[str, Any]:
     """The inputs in another memory layout; expanded ones repeat the first row of the batch."""
+    if layout == "one array":
+        return {**case.inputs, "key_value": case.inputs["query"]} if case.own else dict(case.inputs)
     return {name: _laid_out(x, layout) for name, x in case.inputs.items()}
 
 
