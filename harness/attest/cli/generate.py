@@ -1,0 +1,78 @@
+"""`attest generate`: let a trained model answer, and say whether the answer is right."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from attest.boundary import Subject
+    from attest.contract import Array
+    from attest.running.models import SavedModel
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("sequences", nargs=-1, required=True, metavar="DIGITS...")
+@click.option("--checkpoint", "-c", required=True, metavar="DIR", help="What `attest train` wrote.")
+@click.option("--impl", "-i", metavar="IMPL",
+              help="Who generates. [default: the implementation that trained]")  # fmt: skip
+@click.option("--method", default="beam", show_default=True, metavar="METHOD",
+              help="greedy, beam or sample.")  # fmt: skip
+@click.option("--width", default=4, show_default=True, metavar="W", help="Hypotheses of a beam.")
+@click.option("--results", default=1, show_default=True, metavar="K", help="How many of them to print.")
+@click.option("--alpha", default=0.6, show_default=True, metavar="A", help="Length penalty of a beam.")
+@click.option("--temperature", default=1.0, show_default=True, metavar="T", help="Of sample; 0 is greedy.")
+@click.option("--top-k", type=int, metavar="K", help="Of sample: only the K likeliest tokens.")
+@click.option("--top-p", type=float, metavar="P", help="Of sample: the likeliest tokens that reach P.")
+@click.option("--seed", default=0, show_default=True, metavar="SEED", help="Of sample.")
+def command(
+    sequences: tuple[str, ...], checkpoint: str, impl: str | None, results: int, **asked: Any
+) -> None:
+    """Answer sequences of 3 to 8 digits, each written as one argument: "3 1 4 1 5".
+
+    Prints input, output and score, the best first. Any implementation can read any checkpoint.
+    """
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    from attest.boundary import NotOffered
+    from attest.checks import Violation
+    from attest.cli.flow import subjects
+    from attest.evidence import collecting
+    from attest.running.models import read_model
+    from attest.tasks import Task, ids_of
+
+    try:
+        model = read_model(Path(checkpoint))
+        asked_ids = [ids_of(text) for text in sequences]
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    subject = subjects(impl or model.implementation)[0]
+    source = Task(model.task).batch(asked_ids)["source"]
+    try:
+        with collecting():
+            seen = _generated(subject, model, source, {**asked, "num_results": results})
+    except NotOffered as reason:
+        raise click.UsageError(f"{subject.name}: {reason}; name one that generates with --impl") from None
+    except Violation as violation:
+        raise click.ClickException(f"{subject.name}: {violation.seen}") from None
+    _print(model, asked_ids, seen)
+
+
+def _generated(subject: Subject, model: SavedModel, source: Array, asked: dict[str, Any]) -> dict[str, Array]:
+    generator = subject.build("generate", model.config.but(dtype=subject.dtypes[0]))
+    generator.load(model.parameters)
+    return generator(source=source, max_len=source.shape[1] + 1, **asked)
+
+
+def _print(model: SavedModel, asked: list[tuple[int, ...]], seen: dict[str, Array]) -> None:
+    from attest.tasks import EOS, PAD, Task, words
+
+    for row, ids in enumerate(asked):
+        wanted = Task(model.task).answer(ids)
+        click.echo(f"input   {words(ids)}")
+        for tokens, score in zip(seen["tokens"][row], seen["scores"][row]):
+            written = tuple(int(t) for t in tokens if t not in (PAD, EOS))
+            verdict = "right" if written == wanted else f"{model.task} would be {words(wanted)}"
+            click.echo(f"output  {words(written)}   score {float(score):.4f}   {verdict}")
