@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 
 from attest.contract import Array, Arrays, Config, Gradients, float_dtype
 
@@ -205,6 +206,8 @@ def _whole(dtype: Any) -> Any:
 
 
 def _to_array(value: Any, config: Config) -> Array:
+    if value.is_meta or isinstance(value, FakeTensor):  # no numbers, see placement.py
+        return np.zeros(value.shape, float_dtype(config.dtype) if value.is_floating_point() else np.int64)
     value = value.detach().cpu()
     if value.is_floating_point():
         value = value.to(torch.float64 if float_dtype(config.dtype) == np.float64 else torch.float32)

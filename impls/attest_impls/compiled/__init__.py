@@ -13,7 +13,18 @@ from attest_impls.eager.model import Transformer
 from attest_impls.eager.norm import LayerNorm
 from attest_impls.eager.training import Loss, Trainer, summed_loss
 
-from .component import CompiledComponent, CrossEntropy, Inputs, TokenLookup, component
+from .component import (
+    AttentionAlone,
+    CompiledComponent,
+    CrossEntropy,
+    Encoding,
+    Heads,
+    Inputs,
+    Positions,
+    Reading,
+    TokenLookup,
+    component,
+)
 from .fused import Attention
 from .generation import Decoding, Generator
 
@@ -24,7 +35,7 @@ class CompiledTrainer(Trainer):
     model: Decoding
 
     def _summed_loss(self, source: Tensor, target: Tensor, smoothing: float) -> Tensor:
-        self.model.check(source=source, target=target)
+        self.model.checked(source=source, target=target)
         return self.model.compiled("training", _summed_loss)(self.model.module, source, target, smoothing)
 
     def compile_report(self) -> Any:
@@ -47,13 +58,13 @@ class Compiled(Eager):
     shape_policy = ShapePolicy(min_size=2, one_config=True, always_mask=True)
 
     def attention(self, config: Config) -> CompiledComponent:
-        return component(lambda _: Attention(), config)
+        return component(lambda _: Attention(), config, AttentionAlone)
 
     def qkv_projection(self, config: Config) -> CompiledComponent:
         return component(attention.QKVProjection, config)
 
     def multi_head_attention(self, config: Config) -> CompiledComponent:
-        return component(attention.MultiHeadAttention, config)
+        return component(attention.MultiHeadAttention, config, Heads)
 
     def feed_forward(self, config: Config) -> CompiledComponent:
         return component(layers.FeedForward, config)
@@ -62,7 +73,7 @@ class Compiled(Eager):
         return component(embedding.TokenEmbedding, config, TokenLookup)
 
     def positional_encoding(self, config: Config) -> CompiledComponent:
-        return component(embedding.PositionalEncoding, config)
+        return component(embedding.PositionalEncoding, config, Positions)
 
     def input_embedding(self, config: Config) -> CompiledComponent:
         return component(embedding.InputEmbedding, config, Inputs)
@@ -71,16 +82,16 @@ class Compiled(Eager):
         return component(LayerNorm, config)
 
     def encoder_layer(self, config: Config) -> CompiledComponent:
-        return component(layers.EncoderLayer, config)
+        return component(layers.EncoderLayer, config, Encoding)
 
     def decoder_layer(self, config: Config) -> CompiledComponent:
-        return component(layers.DecoderLayer, config)
+        return component(layers.DecoderLayer, config, Reading)
 
     def encoder(self, config: Config) -> CompiledComponent:
-        return component(layers.Encoder, config)
+        return component(layers.Encoder, config, Encoding)
 
     def decoder(self, config: Config) -> CompiledComponent:
-        return component(layers.Decoder, config)
+        return component(layers.Decoder, config, Reading)
 
     def transformer(self, config: Config) -> Decoding:
         return component(Transformer, config, Decoding)

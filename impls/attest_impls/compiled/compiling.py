@@ -1,5 +1,8 @@
 """torch.compile as this implementation uses it: one graph or an error, every compilation counted.
 
+Graphs are shared by all components whose modules have one shape: a graph takes the parameters as arguments, so
+a second model of the same sizes compiles nothing.
+
 On CUDA inductor records CUDA graphs; float32 products stay float32 (TF32 is not switched on here: set
 torch.backends.cuda.matmul.allow_tf32 outside if 10 bits of mantissa are enough).
 """
@@ -11,7 +14,9 @@ import os
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 # Shared by the workers of a run and kept between runs: a second run compiles nothing.
@@ -25,8 +30,10 @@ from torch._inductor.compile_fx import compile_fx
 MOST_COMPILATIONS = 64
 
 torch._dynamo.config.recompile_limit = MOST_COMPILATIONS
-torch._dynamo.config.accumulated_recompile_limit = 4 * MOST_COMPILATIONS
+torch._dynamo.config.accumulated_recompile_limit = 16 * MOST_COMPILATIONS
 torch._dynamo.config.fail_on_recompile_limit_hit = True
+# Two lengths that are equal the first time are not taken for one: a later call may have them apart.
+torch.fx.experimental._config.use_duck_shape = False
 
 
 @dataclass
@@ -46,27 +53,57 @@ class Report:
         }
 
 
+_reports = [Report()]  # the last one belongs to the component that is being called
+
+
 def compiled(
     function: Callable[..., Any],
     report: Report,
     *,
+    kind: type | None = None,
     device: str = "cpu",
     dynamic: bool = True,
     **settings: Any,
 ) -> Callable[..., Any]:
-    """The function as one graph. `settings` are inductor's."""
+    """The function as one graph, noted in a report. `kind` keeps apart what has nothing in common.
+
+    `settings` are inductor's. The function takes the module as an argument: a closure could not be shared.
+    """
     if device.startswith("cuda"):
         settings = {"triton.cudagraphs": True, **settings}
+    graph = _graph(function, kind, dynamic, tuple(sorted(settings.items())))
+    report.graphs += 1
 
+    def call(*args: Any, **given: Any) -> Any:
+        _reports.append(report)
+        try:
+            return graph(*args, **given)
+        finally:
+            _reports.pop()
+
+    return call
+
+
+@cache
+def _graph(
+    function: Callable[..., Any], kind: type | None, dynamic: bool, settings: tuple[tuple[str, Any], ...]
+) -> Callable[..., Any]:
     def backend(graph: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
-        report.compilations += 1
-        inner = compile_fx(graph, inputs, config_patches=settings)
+        _reports[-1].compilations += 1
+        inner = compile_fx(graph, inputs, config_patches=dict(settings))
 
         def run(*given: Any) -> Any:
-            report.compiled_calls += 1
+            _reports[-1].compiled_calls += 1
             return inner(*given)
 
         return run
 
-    report.graphs += 1
-    return torch.compile(function, backend=backend, fullgraph=True, dynamic=dynamic)
+    return torch.compile(_copy(function), backend=backend, fullgraph=True, dynamic=dynamic)
+
+
+def _copy(function: Any) -> Any:
+    """With code of its own: torch keeps graphs, and counts them against its limit, by code object."""
+    code = function.__code__.replace()
+    made = FunctionType(code, function.__globals__, function.__name__, function.__defaults__)
+    made.__kwdefaults__ = function.__kwdefaults__
+    return made

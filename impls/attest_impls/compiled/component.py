@@ -1,4 +1,7 @@
-"""Compiled modules behind the contract. What depends on values is checked before, outside the graph."""
+"""Compiled modules behind the contract. What depends on values is checked before, outside the graph.
+
+Every graph sees one form of its inputs: contiguous, with a mask, and the mask in its full shape (B, T, S).
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,21 @@ from torch import Tensor, nn
 
 from attest.adapters.torch import TorchComponent, seeded
 from attest.contract import Array, Arrays, Config
-from attest_impls.eager.arguments import check_ids
+from attest_impls.eager.arguments import (
+    check_attention,
+    check_broadcasts,
+    check_ids,
+    check_length,
+    check_width,
+)
+from attest_impls.eager.attention import allowed_by_all, causal_mask
 from attest_impls.eager.embedding import InputEmbedding, TokenEmbedding
+from attest_impls.eager.layers import check_decoder, check_encoder
 from attest_impls.eager.model import Transformer
 from attest_impls.eager.training import Loss, summed_loss
 
 from .compiling import Report, compiled
-from .fused import canonical_names, fuse
+from .fused import FusedAttention, canonical_names, fuse, fused
 
 
 def component(
@@ -29,7 +40,7 @@ def component(
 
 
 class CompiledComponent(TorchComponent):
-    """Any module whose forward checks shapes only."""
+    """A module of one input x (B, T, D)."""
 
     def __init__(self, module: nn.Module, config: Config) -> None:
         super().__init__(module, config, canonical_names(module))
@@ -40,36 +51,106 @@ class CompiledComponent(TorchComponent):
         return self.report.as_mapping()
 
     def compiled(self, name: str, function: Callable[..., Any], **settings: Any) -> Callable[..., Any]:
-        """A function of this component as a graph, made on first use."""
+        """A function of a module and tensors as a graph, made on first use."""
         if name not in self._functions:
-            self._functions[name] = compiled(function, self.report, device=self.config.device, **settings)
+            kind, device = type(self.module), self.config.device
+            self._functions[name] = compiled(function, self.report, kind=kind, device=device, **settings)
         return self._functions[name]
 
+    def tensors(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """The adapter's, contiguous: other strides would be another graph."""
+        made = super().tensors(inputs)
+        return {name: x.contiguous() if isinstance(x, Tensor) else x for name, x in made.items()}
+
     def _forward(self, **tensors: Any) -> Any:
-        self.check(**tensors)
-        try:
-            return self.compiled("forward", self.graph)(**tensors)
-        except ValueError:
-            raise
-        except Exception:
-            self._refuse(tensors)
-            raise
+        given = self.checked(**tensors)
+        return self.compiled("forward", type(self).graph)(self.module, **given)
 
-    def graph(self, **tensors: Any) -> Any:
+    @staticmethod
+    def graph(module: nn.Module, **tensors: Any) -> Any:
         """What is compiled."""
-        return self.module(**tensors)
+        return module(**tensors)
 
-    def check(self, **tensors: Any) -> None:
-        """Refuse what only the values show."""
-
-    def _refuse(self, tensors: Mapping[str, Any]) -> None:
-        """A refusal inside a graph comes out as a compiler error; the plain module says what is wrong."""
-        with torch.no_grad():
-            self.module(**{name: _copy(value) for name, value in tensors.items()})
+    def checked(self, x: Tensor) -> dict[str, Tensor]:
+        """The inputs in their one form; ValueError for what does not fit."""
+        check_width("x", x, self.module.d_model)
+        return {"x": x}
 
 
-def _copy(value: Any) -> Any:
-    return value.detach().clone() if isinstance(value, Tensor) else value
+def full_mask(mask: Tensor | None, x: Tensor, keys: int) -> Tensor:
+    """(B, T, S) of any form that is accepted, or of none."""
+    shape = (x.shape[0], x.shape[1], keys)
+    if mask is None:
+        return x.new_ones(shape, dtype=bool)
+    return mask.expand(shape).contiguous()
+
+
+class Positions(CompiledComponent):
+    """Positions added."""
+
+    def checked(self, x: Tensor) -> dict[str, Tensor]:
+        check_width("x", x, self.module.d_model)
+        check_length("x", x.shape[1], self.module.max_len)
+        return {"x": x}
+
+
+class AttentionAlone(CompiledComponent):
+    """q, k and v of any rank; it returns no weights, since the fused kernel never holds them."""
+
+    def _forward(self, **tensors: Any) -> Any:
+        q = tensors["q"]
+        output = super()._forward(**tensors)
+        return output.unflatten(0, q.shape[:-2]) if q.ndim != 3 else output
+
+    def checked(
+        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, causal: bool = False
+    ) -> dict[str, Tensor]:
+        check_attention(q, k, v)
+        scores = (*q.shape[:-1], k.shape[-2])
+        if mask is not None:
+            check_broadcasts(mask, scores)
+        allowed = allowed_by_all(mask, causal_mask(*scores[-2:], q.device) if causal else None)
+        if allowed is None:
+            allowed = q.new_ones(scores[-2:], dtype=bool)
+        given = {"q": q, "k": k, "v": v, "allowed": allowed.expand(scores).contiguous()}
+        rows = {name: x.reshape(-1, *x.shape[-2:]) for name, x in given.items()}
+        for name in ("q", "k"):  # the root of the width is a constant of the graph
+            torch._dynamo.mark_static(rows[name], -1)
+        return rows
+
+    @staticmethod
+    def graph(module: nn.Module, q: Tensor, k: Tensor, v: Tensor, allowed: Tensor) -> Tensor:
+        return fused(q[:, None], k[:, None], v[:, None], allowed[:, None])[:, 0]
+
+
+class Heads(CompiledComponent):
+    """Multi-head attention."""
+
+    module: FusedAttention
+
+    def checked(self, query: Tensor, key_value: Tensor, mask: Tensor | None = None) -> dict[str, Tensor]:
+        self.module._check(query, key_value, mask)
+        return {"query": query, "key_value": key_value, "mask": full_mask(mask, query, key_value.shape[1])}
+
+
+class Encoding(CompiledComponent):
+    """An encoder or one of its layers."""
+
+    def checked(self, x: Tensor, mask: Tensor | None = None) -> dict[str, Tensor]:
+        check_encoder(x, mask, self.module.d_model)
+        return {"x": x, "mask": full_mask(mask, x, x.shape[1])}
+
+
+class Reading(CompiledComponent):
+    """A decoder or one of its layers."""
+
+    def checked(
+        self, x: Tensor, memory: Tensor, mask: Tensor | None = None, memory_mask: Tensor | None = None
+    ) -> dict[str, Tensor]:
+        check_decoder(x, memory, mask, memory_mask, self.module.d_model)
+        both = {"mask": full_mask(mask, x, x.shape[1])}
+        both["memory_mask"] = full_mask(memory_mask, x, memory.shape[1])
+        return {"x": x, "memory": memory, **both}
 
 
 class TokenLookup(CompiledComponent):
@@ -77,11 +158,13 @@ class TokenLookup(CompiledComponent):
 
     module: TokenEmbedding
 
-    def check(self, ids: Tensor) -> None:
+    def checked(self, ids: Tensor) -> dict[str, Tensor]:
         check_ids("ids", ids, self.module.num_embeddings)
+        return {"ids": ids}
 
-    def graph(self, ids: Tensor) -> Tensor:
-        return nn.functional.embedding(ids, self.module.weight, self.module.padding_idx)
+    @staticmethod
+    def graph(module: TokenEmbedding, ids: Tensor) -> Tensor:
+        return nn.functional.embedding(ids, module.weight, module.padding_idx)
 
 
 class Inputs(CompiledComponent):
@@ -89,11 +172,13 @@ class Inputs(CompiledComponent):
 
     module: InputEmbedding
 
-    def check(self, ids: Tensor) -> None:
+    def checked(self, ids: Tensor) -> dict[str, Tensor]:
         check_ids("ids", ids, self.module.num_embeddings, self.module.positions.max_len)
+        return {"ids": ids}
 
-    def graph(self, ids: Tensor) -> Tensor:
-        return self.module.at(ids, 0)
+    @staticmethod
+    def graph(module: InputEmbedding, ids: Tensor) -> Tensor:
+        return module.at(ids, 0)
 
 
 class CrossEntropy(CompiledComponent):
@@ -101,15 +186,16 @@ class CrossEntropy(CompiledComponent):
 
     module: Loss
 
-    def check(self, logits: Tensor, labels: Tensor) -> None:
+    def checked(self, logits: Tensor, labels: Tensor) -> dict[str, Tensor]:
         if logits.ndim != 3 or logits.shape[:2] != labels.shape:
             self.module(logits, labels)
         check_ids("labels", labels, logits.shape[-1])
+        return {"logits": logits, "labels": labels}
 
-    def graph(self, logits: Tensor, labels: Tensor) -> dict[str, Tensor]:
-        tokens = (labels != self.module.pad_id).sum().clamp(min=1)
-        loss = summed_loss(logits, labels, self.module.pad_id, self.module.smoothing)
-        return {"loss": loss / tokens}
+    @staticmethod
+    def graph(module: Loss, logits: Tensor, labels: Tensor) -> dict[str, Tensor]:
+        tokens = (labels != module.pad_id).sum().clamp(min=1)
+        return {"loss": summed_loss(logits, labels, module.pad_id, module.smoothing) / tokens}
 
 
 class Model(CompiledComponent):
@@ -117,28 +203,30 @@ class Model(CompiledComponent):
 
     module: Transformer
 
-    def check(self, **ids: Tensor) -> None:
+    def checked(self, **ids: Tensor) -> dict[str, Tensor]:
         for name in ("source", "target"):
             if name in ids:
                 self.module._check(name, ids[name])
         if len({x.shape[0] for x in ids.values()}) > 1:
             self.module(**ids)
+        return ids
 
-    def graph(self, source: Tensor, target: Tensor) -> dict[str, Tensor]:
-        return {"logits": self.module._decode(target, self.module._encode(source), source)}
+    @staticmethod
+    def graph(module: Transformer, source: Tensor, target: Tensor) -> dict[str, Tensor]:
+        return {"logits": module._decode(target, module._encode(source), source)}
 
     def encode(self, *, source: Array) -> Arrays:
         return self.run(self._encoded, source=source)
 
     def _encoded(self, source: Tensor) -> dict[str, Tensor]:
-        self.check(source=source)
-        return {"memory": self.compiled("encode", self.module._encode)(source)}
+        self.checked(source=source)
+        return {"memory": self.compiled("encode", Transformer._encode)(self.module, source)}
 
     def decode(self, *, target: Array, memory: Array, source: Array) -> Arrays:
         return self.run(self._decoded, target=target, memory=memory, source=source)
 
     def _decoded(self, target: Tensor, memory: Tensor, source: Tensor) -> dict[str, Tensor]:
-        self.check(source=source, target=target)
+        self.checked(source=source, target=target)
         if memory.shape != (*source.shape, self.config.d_model):
             self.module.decode(target, memory, source)
-        return {"logits": self.compiled("decode", self.module._decode)(target, memory, source)}
+        return {"logits": self.compiled("decode", Transformer._decode)(self.module, target, memory, source)}

@@ -9,8 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from attest_impls.eager.arguments import check_attention, check_broadcasts
-from attest_impls.eager.attention import MultiHeadAttention, allowed_by_all, causal_mask, over_heads
+from attest_impls.eager.attention import MultiHeadAttention, over_heads
 
 
 class FusedAttention(MultiHeadAttention):
@@ -68,16 +67,7 @@ def fused(q: Tensor, k: Tensor, v: Tensor, allowed: Tensor | None, dropout: floa
 
 
 class Attention(nn.Module):
-    """Scaled dot-product attention alone. It returns no weights: the fused kernel never holds them."""
-
-    def forward(
-        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, causal: bool = False
-    ) -> Tensor:
-        check_attention(q, k, v)
-        T, S = q.shape[-2], k.shape[-2]
-        if mask is not None:
-            check_broadcasts(mask, (*q.shape[:-1], S))
-        return fused(q, k, v, allowed_by_all(mask, causal_mask(T, S, q.device) if causal else None))
+    """Nothing is learned; the component calls `fused`."""
 
 
 def fuse(module: nn.Module) -> nn.Module:

@@ -53,6 +53,7 @@ class Decoding(Model):
 
     def advance(self, model: Transformer, state: State, tokens: Tensor) -> tuple[Tensor, State]:
         read = self.compiled("read_on", read_on)
+        tokens = tokens.contiguous()  # a column of a wider array has other strides: another graph
         logits = read(
             model, tokens, state.position, state.source_seen, state.target_seen, state.past, state.memory
         )
