@@ -249,6 +249,8 @@ class Generator(Component, Protocol):
         """tokens (B, K, L): without BOS, with EOS, then pad. scores (B, K), best first.
 
         `method` is "greedy" (K = 1, score: summed log-probability), "beam" or "sample" (K = 1). L <= max_len.
+        Dropout is off whatever the mode; a `training` flag of the component or of its `module` or `model`,
+        where there is one, is afterwards as before.
         """
 
 
