@@ -6,7 +6,9 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from attest.boundary import Boundary, NotOffered, Subject, arrays_of, fresh, guarded, kind_of
+import numpy as np
+
+from attest.boundary import Boundary, Call, NotOffered, Subject, arrays_of, fresh, guarded, kind_of
 from attest.checks import Violation
 from attest.contract import Array, Arrays, Config
 
@@ -23,6 +25,8 @@ class TrainerBoundary:
         if model is None:
             raise Violation("the trainer has no model; give it the transformer it trains as `model`")
         self.model = Boundary("transformer", model, self.config, subject)
+        self.subject, self._given = subject, parameters
+        self._batches: list[Arrays] = []
         if parameters is not None:
             self.model.load(parameters)
 
@@ -32,7 +36,32 @@ class TrainerBoundary:
 
     def step(self, batch: Arrays) -> dict[str, float]:
         """One update: loss, rate and norm."""
-        return self._call("step", fresh(batch), names=REPORTED)
+        report = self._call("step", fresh(batch), names=REPORTED)
+        self._batches.append(batch)
+        if self.subject.calls is not None:
+            self._note(self.subject.calls, report)
+        return report
+
+    def _note(self, calls: list[Call], report: Mapping[str, float]) -> None:
+        """One call for the whole run so far, so that it can be put to another trainer."""
+        seed = 0 if self.config.dropout else None
+        run = {"run": tuple(self._batches), "by": self}
+        calls[:] = [call for call in calls if call.inputs.get("by") is not self]
+        calls.append(Call("trainer", self.config, "step", run, self._given, seed, self._outcome(report)))
+
+    def _outcome(self, report: Mapping[str, float]) -> dict[str, Array]:
+        """What the last step reported and how far each parameter has come.
+
+        Key biases are left out: their gradient is zero but for rounding, and Adam makes full steps of that.
+        """
+        numbers = {name: np.asarray(value, np.float64) for name, value in report.items()}
+        start = self._given or {}
+        moved = {
+            f"change of {name}": value - start[name]
+            for name, value in self.parameters().items()
+            if name in start and not name.endswith("key.bias")
+        }
+        return {**numbers, **moved}
 
     def accumulate(self, batches: Sequence[Arrays]) -> dict[str, float]:
         """One update from several batches."""
@@ -72,6 +101,16 @@ class TrainerBoundary:
         if not callable(method):
             raise NotOffered(f"trainer has no {name}()")
         return method
+
+
+def run_again(subject: Subject, call: Call) -> dict[str, Array]:
+    """The answer of another trainer to a noted run."""
+    assert call.config is not None
+    trainer = TrainerBoundary(subject, call.config, call.parameters)
+    report: dict[str, float] = {}
+    for batch in call.inputs["run"]:
+        report = trainer.step(batch)
+    return trainer._outcome(report)
 
 
 class OptimizerBoundary:
