@@ -13,7 +13,7 @@ from attest.strategies.training import TrainingCase, training_cases
 from attest.trainers import TrainerBoundary
 
 
-@verifies("M5.11", effort=0.3)
+@verifies("M5.11", effort=0.15)
 @given(case=training_cases(dropout=0.3, steps=5), saved_after=st.integers(1, 3))
 def a_saved_run_continues_to_the_bit(impl: Subject, case: TrainingCase, saved_after: int) -> None:
     """n steps, save, load into a new trainer, m steps: the same as n + m, and for the saved run too."""
@@ -32,7 +32,7 @@ def a_saved_run_continues_to_the_bit(impl: Subject, case: TrainingCase, saved_af
         expect_same_run(trainer.parameters(), straight.parameters(), f"at the end {which}")
 
 
-@verifies("M5.11", effort=0.2)
+@verifies("M5.11", effort=0.1)
 @given(case=training_cases(dropout=0.3, steps=3))
 def a_checkpoint_is_of_its_moment(impl: Subject, case: TrainingCase) -> None:
     """Saved in the middle and loaded later into a trainer that went on, it brings the middle back."""

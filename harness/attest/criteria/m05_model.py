@@ -35,7 +35,7 @@ def expect_logits(seen: Array, wanted: Expected, real: Array, what: str, *, fact
     expect_close(shown, wanted, what, factor=factor)
 
 
-@verifies("M5.1")
+@verifies("M5.1", effort=0.75)
 @given(case=model_cases())
 def model_equals_its_formula(impl: Subject, case: ModelCase) -> None:
     """The logits, for masks the model makes from the ids."""
@@ -43,7 +43,7 @@ def model_equals_its_formula(impl: Subject, case: ModelCase) -> None:
     expect_logits(seen, case.expected, case.real, "logits", factor=impl.factor("transformer"))
 
 
-@verifies("M5.1", effort=0.5)
+@verifies("M5.1", effort=0.3)
 @given(case=model_cases())
 def forward_is_decode_of_encode(impl: Subject, case: ModelCase) -> None:
     """The two halves, each right, together give the whole."""
@@ -55,7 +55,7 @@ def forward_is_decode_of_encode(impl: Subject, case: ModelCase) -> None:
     expect_logits(halves, case.expected, case.real, "decode(encode(source))", factor=2)
 
 
-@verifies("M5.1", effort=0.5)
+@verifies("M5.1", effort=0.3)
 @given(case=model_cases(min_target=2), cut=st.integers(1, 6))
 def logits_of_a_prefix_are_the_prefix_of_the_logits(impl: Subject, case: ModelCase, cut: int) -> None:
     """What comes later in the target changes nothing before it."""
@@ -67,7 +67,7 @@ def logits_of_a_prefix_are_the_prefix_of_the_logits(impl: Subject, case: ModelCa
     expect_logits(seen, wanted, case.real[:, :length], f"logits of the first {length} positions", factor=2)
 
 
-@verifies("M5.1", effort=0.5)
+@verifies("M5.1", effort=0.3)
 @given(case=model_cases(), more=st.integers(1, 4))
 def more_padding_changes_nothing(impl: Subject, case: ModelCase, more: int) -> None:
     """Columns of padding on both sides leave every real position where it was."""
@@ -82,7 +82,7 @@ def more_padding_changes_nothing(impl: Subject, case: ModelCase, more: int) -> N
     )
 
 
-@verifies("M5.2")
+@verifies("M5.2", effort=0.5)
 @given(case=model_cases(bias=True), shift=st.sampled_from((3.0, -7.0)))
 def logits_are_raw(impl: Subject, case: ModelCase, shift: float) -> None:
     """(B, T, V); a constant on the bias comes out as that constant on every logit."""
@@ -94,7 +94,7 @@ def logits_are_raw(impl: Subject, case: ModelCase, shift: float) -> None:
     expect_logits(after["logits"], moved, case.real, f"logits with {shift:g} added to the bias")
 
 
-@verifies("M5.2")
+@verifies("M5.2", effort=0.5)
 @given(case=model_cases())
 def logits_are_linear_in_the_projection(impl: Subject, case: ModelCase) -> None:
     """No scale and no nonlinearity: the last map is what its weights say, and double weights double it."""
@@ -106,7 +106,7 @@ def logits_are_linear_in_the_projection(impl: Subject, case: ModelCase) -> None:
     expect_logits(double, wanted, case.real, "logits for a doubled projection", factor=2)
 
 
-@verifies("M5.2a", effort=0.5)
+@verifies("M5.2a", effort=0.3)
 @given(case=model_cases(tie=True))
 def tied_weights_are_one_array(impl: Subject, case: ModelCase) -> None:
     """No second array, and the one is used on both sides, scaled only where it is looked up."""
@@ -118,7 +118,7 @@ def tied_weights_are_one_array(impl: Subject, case: ModelCase) -> None:
     )
 
 
-@verifies("M5.2a", effort=0.25)
+@verifies("M5.2a", effort=0.2)
 @given(case=model_cases(tie=True))
 def tied_gradients_are_the_sum_of_both_uses(impl: Subject, case: ModelCase) -> None:
     """Lookup and projection both teach the array."""

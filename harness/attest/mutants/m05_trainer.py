@@ -154,6 +154,14 @@ class never_in_train_mode(ReferenceTrainer):
 
 
 @defect("M5.10")
+class the_same_noise_every_step(ReferenceTrainer):
+    """The generator is seeded again before each step, and the same units are dropped for ever."""
+
+    def training_seed(self) -> tuple[int, ...] | None:
+        return (self.config.seed,)
+
+
+@defect("M5.10")
 class evaluation_leaves_eval(ReferenceTrainer):
     """The model is in eval mode after an evaluation whatever it was before."""
 

@@ -22,6 +22,7 @@ from attest.reference.transformer import ReferenceTransformer
 
 FARTHEST = 4.0  # directions of Adam differ by less in its first steps
 SLOPE = 4.0  # of Adam's direction in its gradients, times the root of the second moment
+SLACK = 1e-5  # of a direction: clipping is asked for within 1e-5, and libraries divide by norm + 1e-6
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ class Shadow:
             # Clipping multiplies the error of the gradient and adds that of the norm.
             error = self.uncertain[name] = max(self.uncertain.get(name, 0.0), 2 * factor * errors[name])
             root = np.sqrt(self.moments.second[name] / debias) + self.formulas.adam_epsilon
-            allowed = rate * np.minimum(FARTHEST, SLOPE * error / root)
+            allowed = rate * (SLACK + np.minimum(FARTHEST, SLOPE * error / root))
             expected[name] = Expected(value, allowed + 8 * self.eps * (np.abs(value) + rate))
         return expected
 
