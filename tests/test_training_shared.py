@@ -11,6 +11,7 @@ from attest.boundary import Subject
 from attest.checks import Violation
 from attest.evidence import collecting
 from attest.running import training
+from attest.running.judging import Timeout
 from attest.running.models import read_model, write_model
 from attest.tasks import TRAINING
 from quick_learner import KNOWS_AFTER, Explodes, QuickLearner
@@ -68,6 +69,17 @@ def test_a_failed_training_is_shared(log):
         with pytest.raises(Violation, match="the loss of step 10 is nan, should be finite"):
             training.trained(Subject(Explodes(log)), "reverse")
     assert len(log.read_text().split()) == 1, "a training that failed should not be tried again"
+
+
+def test_a_training_that_takes_too_long_is_not_tried_again(log, monkeypatch):
+    def hang(subject, task):
+        raise Timeout("did not finish within 900 s")
+
+    monkeypatch.setattr(training, "train", hang)
+    with pytest.raises(Timeout):
+        training.trained(Subject(QuickLearner(log)), "reverse")
+    with pytest.raises(Violation, match="training on reverse did not finish within 900 s"):
+        training.trained(Subject(QuickLearner(log)), "reverse")
 
 
 def test_nothing_half_written_is_left(log):

@@ -19,6 +19,7 @@ import numpy as np
 from attest.boundary import Subject
 from attest.checks import Violation
 from attest.contract import Array, Config
+from attest.running.judging import Timeout
 from attest.tasks import EOS, PAD, TRAINING, Batch, Task
 from attest.trainers import TrainerBoundary, finite_number
 
@@ -67,7 +68,7 @@ def trained(subject: Subject, task: str) -> Trained:
     path = shared_directory() / f"{_key(subject)}-{task}.npz"
     with _locked(path.with_suffix(".lock")):
         if not path.exists():
-            _write(path, *_attempt(subject, task))
+            _attempt(subject, task, path)
     return _read(path)
 
 
@@ -85,11 +86,14 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _attempt(subject: Subject, task: str) -> tuple[Trained | None, str]:
+def _attempt(subject: Subject, task: str, path: Path) -> None:
     try:
-        return train(subject, task), ""
+        _write(path, train(subject, task), "")
     except Violation as violation:
-        return None, violation.seen
+        _write(path, None, violation.seen)
+    except Timeout as stopped:
+        _write(path, None, f"training on {task} {stopped}")
+        raise
 
 
 def _write(path: Path, model: Trained | None, error: str) -> None:
