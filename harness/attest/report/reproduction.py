@@ -108,6 +108,8 @@ def _arrays(call: Call, right: Arrays | None) -> dict[str, Array]:
     arrays = {f"in/{n}": v for n, v in call.inputs.items() if isinstance(v, np.ndarray)}
     arrays |= {f"parameter/{n}": v for n, v in (call.parameters or {}).items()}
     arrays |= {f"cotangent/{n}": v for n, v in call.inputs.get("cotangents", {}).items()}
+    for i, batch in enumerate(call.inputs.get("run", ())):
+        arrays |= {f"batch{i}/{n}": v for n, v in batch.items()}
     return arrays | {f"right/{n}": np.asarray(v) for n, v in (right or {}).items()}
 
 
@@ -141,6 +143,9 @@ def _component_question(call: Call, others: Mapping[str, Any]) -> Iterator[str]:
     for line in textwrap.wrap(", ".join(f"{k}={v!r}" for k, v in fields.items()), 90):
         yield f"        {line}"
     yield "    )"
+    if call.operation == "trainer":
+        yield from _training(len(call.inputs["run"]))
+        return
     yield f"    component = implementation.{call.operation}(config)"
     if call.parameters:
         yield '    component.load(part("parameter"))'
@@ -151,6 +156,18 @@ def _component_question(call: Call, others: Mapping[str, Any]) -> Iterator[str]:
     else:
         method = "component" if call.method == "__call__" else f"component.{call.method}"
         yield f'    return {method}(**part("in"){extra})'
+
+
+def _training(steps: int) -> Sequence[str]:
+    return [
+        "    trainer = implementation.trainer(config)",
+        '    start = part("parameter")',
+        "    trainer.model.load(start)",
+        f"    for i in range({steps}):",
+        '        report = trainer.step(part(f"batch{i}"))',
+        "    after = trainer.model.parameters()",
+        '    return {**report, **{f"change of {n}": after[n] - start[n] for n in start}}',
+    ]
 
 
 def _verdict(right: Arrays | None) -> Sequence[str]:
