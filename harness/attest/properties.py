@@ -77,9 +77,16 @@ def stateful(*, steps: int) -> Callable[[Callable[..., Any]], Callable[..., Any]
 
 
 def verifies(
-    *criteria: str, effort: float = 1.0, shrinks: bool = True, only: tuple[str, ...] = ()
+    *criteria: str,
+    effort: float = 1.0,
+    shrinks: bool = True,
+    only: tuple[str, ...] = (),
+    trains: bool = False,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Register a property for these criteria. `effort` multiplies the profile's number of examples."""
+    """Register a property for these criteria. `effort` multiplies the profile's number of examples.
+
+    One that `trains` a model is not put to other implementations to compare them.
+    """
 
     def register(check: Callable[..., None]) -> Callable[..., None]:
         strategies, steps = getattr(check, "strategies", {}), getattr(check, "steps", 0)

@@ -63,13 +63,13 @@ def it_reads_its_source(impl: Subject) -> None:
            f"never reads its source can reach {blind:.3g}, should fall below half of it")  # fmt: skip
 
 
-@verifies("M5.4")
+@verifies("M5.4", trains=True)
 def it_learns_to_reverse(impl: Subject) -> None:
     """Validation loss below 0.1 within 1000 steps."""
     expect_learned(impl, "reverse")
 
 
-@verifies("M5.4", only=("standard", "deep"))
+@verifies("M5.4", only=("standard", "deep"), trains=True)
 def it_learns_to_copy(impl: Subject) -> None:
     """Validation loss below 0.1 within 1000 steps."""
     expect_learned(impl, "copy")
@@ -124,7 +124,7 @@ def _until_end(row: Array) -> list[int]:
     return ids[: ids.index(EOS)] if EOS in ids else ids
 
 
-@verifies("M5.10b")
+@verifies("M5.10b", trains=True)
 def ten_examples_are_learned_by_heart(impl: Subject) -> None:
     """Loss below 0.1 within 500 steps on the same ten reversals, without dropout."""
     note_case("ten reversals, the setting of M5.4 without dropout", "by heart")

@@ -98,7 +98,7 @@ def generation_uses_the_weights_loaded_last(impl: Subject, case: GenerationCase)
         expect_greedy(reading, f"row {row} after loading other weights")
 
 
-@verifies("M6.6")
+@verifies("M6.6", trains=True)
 def new_inputs_are_answered(impl: Subject) -> None:
     """Whole sequences with their EOS, none of which was trained on."""
     model, task = trained(impl, TASK), Task(TASK)
