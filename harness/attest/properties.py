@@ -36,6 +36,7 @@ class Property:
     shrinks: bool
     only: tuple[str, ...]
     steps: int = 0  # of a state machine
+    trains: bool = False
 
     def examples(self, profile: str) -> int:
         """How many cases are drawn in a profile; 1 where nothing is drawn."""
@@ -92,7 +93,7 @@ def verifies(
         strategies, steps = getattr(check, "strategies", {}), getattr(check, "steps", 0)
         for id in criteria:
             name = check.__name__
-            found = Property(id, name, check, strategies, effort, shrinks, only, steps)
+            found = Property(id, name, check, strategies, effort, shrinks, only, steps, trains)
             _registry.setdefault(id, []).append(found)
         return check
 
