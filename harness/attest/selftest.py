@@ -15,7 +15,7 @@ from attest.boundary import Subject
 from attest.mutants.catalogue import Defect, Variant, defects, variants
 from attest.properties import load_properties
 from attest.report.writing import write_text
-from attest.running.judging import Settings, judge
+from attest.running.judging import Settings, cuda_available, judge
 from attest.running.records import ERROR, FAIL, Record
 from attest.spec import load_spec
 
@@ -118,10 +118,11 @@ def summarise(
     for outcome in outcomes:
         if outcome.kills and not outcome.trial.correct:
             kills.setdefault(outcome.trial.name, []).append(outcome.trial.criterion)
+    beyond = beyond_this_machine()
     rows = []
     for defect in chosen:
         dead_by = kills.get(defect.name, [])
-        verdict = KILLED if set(defect.killers) <= set(dead_by) else ALIVE
+        verdict = KILLED if set(defect.killers) - beyond <= set(dead_by) else ALIVE
         rows.append(
             {
                 "name": defect.name,
@@ -151,10 +152,15 @@ def summarise(
             for v in correct
         ],
         "criteria_without_kill": [
-            c.id for c in load_spec().criteria if c.milestone in milestones and c.id not in named
+            c.id for c in load_spec().criteria if c.milestone in milestones and c.id not in named | beyond
         ],
         "harness_errors": [{**asdict(o.trial), "reason": o.reason} for o in outcomes if o.internal],
     }
+
+
+def beyond_this_machine() -> set[str]:
+    """Criteria that need a GPU where there is none: they kill nothing here and prove nothing."""
+    return set() if cuda_available() else {c.id for c in load_spec().criteria if "cuda" in c.needs}
 
 
 def passed(summary: dict[str, Any]) -> bool:

@@ -1,7 +1,7 @@
 """Whether a torch component makes everything on the device of its inputs, found out without such a device.
 
-Fake CUDA tensors have a shape and a device and hold no numbers; autograd has no thread for a device that is not
-there, so gradients are left out. The meta device has gradients. Where the code reads a number off a tensor (a
+Fake CUDA tensors have a shape and a device and hold no numbers; autograd has no thread for a device that is
+not there, so gradients are left out. The meta device has them. Where code reads a number off a tensor (a
 check of ids, a stop flag) it gets 1.
 """
 
@@ -32,7 +32,7 @@ _READING = {
 }
 
 
-class _EveryNumberIsOne(TorchFunctionMode):
+class _EveryNumberIsOne(TorchFunctionMode):  # type: ignore[misc]
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
@@ -63,8 +63,8 @@ def _contiguous(x: Any, memory_format: Any = torch.contiguous_format) -> Any:
     return x if x.is_contiguous(memory_format=memory_format) else x.clone(memory_format=memory_format)
 
 
-# What torch built without CUDA refuses on a fake tensor, because its Python binding asks for the device itself.
-_GUARDED = {
+# What torch built without CUDA refuses on a fake tensor: here the Python binding asks for the device itself.
+_GUARDED: dict[Any, Any] = {
     torch.Tensor.__getitem__: _taken,
     torch.Tensor.__setitem__: _put,
     torch.Tensor.copy_: _copied,

@@ -1,7 +1,7 @@
 """torch.compile as this implementation uses it: one graph or an error, every compilation counted.
 
-Graphs are shared by all components whose modules have one shape: a graph takes the parameters as arguments, so
-a second model of the same sizes compiles nothing.
+Graphs are shared by all components whose modules have one shape: a graph takes the parameters as arguments,
+so a second model of the same sizes compiles nothing.
 
 On CUDA inductor records CUDA graphs; float32 products stay float32 (TF32 is not switched on here: set
 torch.backends.cuda.matmul.allow_tf32 outside if 10 bits of mantissa are enough).
