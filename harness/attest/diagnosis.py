@@ -26,6 +26,7 @@ from attest.reference.implementation import ReferenceImplementation
 from attest.trainers import run_again
 
 NEIGHBOURS = 40
+STEPS = 4  # of a trainer
 FIRST = 8  # a defect that answers none of these the same is not tried on the rest
 SURE = 0.9
 POSSIBLE = 0.3
@@ -93,22 +94,26 @@ def _traces(property: Property, subject: Subject, case: str, seed: int) -> list[
     traces = []
     if property.strategies:
         traces.append(trace_of(property, subject, case, seed))
-        listening = replace(property, check=_swallowing(property, traces), effort=1.0, shrinks=False)
+        listening = replace(
+            property, check=_swallowing(property, traces), effort=_effort(property), shrinks=False
+        )
         with collecting():
-            run_property(_sized(listening), subject, profile="quick", seed=seed + 1)
+            run_property(listening, subject, profile="quick", seed=seed + 1)
     else:
         traces.append(trace_of(property, subject, None, seed))
     return [t for t in traces if t]
 
 
-def _sized(property: Property) -> Property:
-    return replace(property, effort=(NEIGHBOURS - 1) / EXAMPLES["quick"])
+def _effort(property: Property) -> float:
+    """Enough for forty cases; fewer where a case is dear."""
+    return min(1.0, property.effort) * (NEIGHBOURS - 1) / EXAMPLES["quick"]
 
 
 def _swallowing(property: Property, traces: list[list[Call]]) -> Any:
     def check(subject: Subject, **drawn: Any) -> None:
         with _ears(subject) as calls:
             _quietly(lambda: property.check(subject, **drawn))
+            _train_on(calls)
         traces.append(calls)
 
     return check
@@ -119,7 +124,16 @@ def trace_of(property: Property, subject: Subject, case: str | None, seed: int) 
     case = case if property.strategies else None
     with collecting(), _ears(subject) as calls:
         _quietly(lambda: run_property(property, subject, profile="quick", seed=seed, witness=case))
+        _train_on(calls)
     return calls
+
+
+def _train_on(calls: Sequence[Call]) -> None:
+    """A property stops at the first wrong step; what the next ones do tells trainers apart."""
+    for call in [c for c in calls if c.operation == "trainer"]:
+        run, trainer = call.inputs["run"], call.inputs["by"]
+        for _ in range(STEPS - len(run)):
+            _quietly(lambda trainer=trainer, run=run: trainer.step(run[-1]))
 
 
 class _ears:

@@ -138,8 +138,13 @@ def _question(call: Call) -> Iterator[str]:
 def _component_question(call: Call, others: Mapping[str, Any]) -> Iterator[str]:
     assert call.config is not None
     fields = {**asdict(call.config), "inner_width": call.config.inner_width}
+    yield "class Config(SimpleNamespace):"
+    yield "    def but(self, **changes):"
+    yield "        return Config(**{**vars(self), **changes})"
+    yield ""
+    yield ""
     yield "def ask():"
-    yield "    config = SimpleNamespace("
+    yield "    config = Config("
     for line in textwrap.wrap(", ".join(f"{k}={v!r}" for k, v in fields.items()), 90):
         yield f"        {line}"
     yield "    )"
@@ -188,7 +193,9 @@ def _verdict(right: Arrays | None) -> Sequence[str]:
         "seen = ask()",
         'for name, right in part("right").items():',
         "    scale = np.max(np.abs(right), initial=0.0, where=np.isfinite(right))",
-        "    if not np.allclose(seen[name], right, rtol=1e-3, atol=1e-4 * scale + 1e-9, equal_nan=True):",
+        "    slack = 1e-6 if right.dtype == np.asarray(seen[name]).dtype == np.float64 else 1e-3",
+        "    atol = slack * (0.1 * scale + 1e-6)",
+        "    if not np.allclose(seen[name], right, rtol=slack, atol=atol, equal_nan=True):",
         "        raise AssertionError(MESSAGE)",
         'print("the answers are right now")',
     ]
