@@ -15,12 +15,14 @@ from attest.running.aftermath import complete, failure_text
 from attest.running.judging import Settings, judge
 from attest.running.plan import Plan, Target
 from attest.running.records import ERROR, FAIL, NOT_OFFERED, NOT_RUN, Record
+from attest.running.timer import cancel_timer, set_timer
 from attest.running.training import use_directory
 from attest.spec import Criterion, Spec
 
 PROPERTY = "attest"
 SECONDS = {"quick": 90.0, "standard": 300.0, "deep": 1800.0}
 TRAINING_SECONDS = 900.0
+COMPILING = 4.0  # how much longer a compiled implementation may take: its compiler does most of the work
 
 
 class NotConforming(Exception):
@@ -79,6 +81,9 @@ class CriterionItem(pytest.Item):
         except BrokenPlugin as error:
             return blank.but(reason=str(error))
         subject = _subject(implementation, self.target)
+        if subject.compiled and self.plan.seconds is None:
+            cancel_timer()
+            set_timer(COMPILING * self.seconds, self.name)
         settings = Settings(
             profile=self.plan.profile,
             seed=self.plan.seed,

@@ -53,6 +53,7 @@ class CacheRun:
     def __init__(self, subject: Subject, case: CacheCase) -> None:
         self.case, self.factor = case.but(script=""), subject.factor("transformer")
         self.model = case.loaded(subject, "transformer")
+        self.fewest = subject.policy.min_size  # rows a reorder leaves
         self.sessions: list[Session] = []
         self.words: list[str] = []
 
@@ -95,6 +96,7 @@ class CacheRun:
     def reorder(self, index: int, rows: list[int]) -> None:
         """Rows repeat, drop and grow; the tokens follow."""
         session = self.sessions[index]
+        rows = [*rows, *rows[-1:] * (self.fewest - len(rows))]
         chosen = np.array([row % len(session.source) for row in rows], np.int64)
         self.did(f"r{index}:{'-'.join(map(str, chosen))}")
         session.source, session.tokens = session.source[chosen], session.tokens[chosen]

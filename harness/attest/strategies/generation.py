@@ -22,6 +22,7 @@ from attest.strategies.cases import Case, dtypes, seeds
 ROOM = 12  # max_len of every config here
 SOURCE_VOCAB = 9
 SPECIALS = ((0, 1, 2), (2, 0, 3), (1, 3, 0))  # pad, BOS, EOS
+NARROW = 4  # the widest beam that is not exhaustive
 ALPHAS = (0.0, 0.6, 1.0, 2.0, -0.5, -1.5)
 
 
@@ -46,8 +47,7 @@ class ModelCase(Case):
         case = super().fitted(subject)
         if not subject.policy.one_config:
             return case
-        few = 2 if case.symbols <= 3 else 11
-        return case.but(D=8, H=2, encoders=1, decoders=1, symbols=few, norm="post", special=0)
+        return case.but(D=8, H=2, encoders=1, decoders=1, symbols=11, norm="post", special=0)
 
     @cached_property
     def config(self) -> Config:
@@ -150,6 +150,14 @@ class BeamCase(GenerationCase):
     K: int = 1
     alpha: float = 0.6
 
+    def fitted(self, subject: Subject) -> Self:
+        """A beam wide enough for every output stays one."""
+        case = super().fitted(subject)
+        if not subject.policy.one_config or self.W <= NARROW:
+            return case
+        case = case.but(symbols=2, limit=min(case.limit, 3))
+        return case.but(W=(case.symbols + 3) ** case.limit, K=min(case.K, outputs(case.symbols, case.limit)))
+
     @property
     def regimes(self) -> tuple[str, ...]:
         return (*super().regimes, f"W={min(self.W, 5)}", f"alpha={self.alpha}")
@@ -213,16 +221,20 @@ def beam_cases(draw: st.DrawFn, *, min_rows: int = 1, alphas: tuple[float, ...] 
     )
 
 
+def outputs(symbols: int, limit: int) -> int:
+    """How many there are without a suppressed token: ended after n symbols, or cut off."""
+    return sum(int(symbols**n) for n in range(limit)) + int(symbols**limit)
+
+
 @st.composite
 def exhaustive_cases(draw: st.DrawFn, *, alphas: tuple[float, ...] = ALPHAS) -> BeamCase:
     """W = V^limit on a tiny vocabulary; K stays among the outputs without a suppressed token."""
     symbols, limit = draw(st.sampled_from(((2, 3), (2, 2), (1, 3), (3, 2), (2, 1))))
     fields = {**draw(model_fields(max_rows=2)), "symbols": symbols, "limit": limit}
-    real = sum(symbols**n for n in range(limit)) + symbols**limit
     return BeamCase(
         **fields,
         eos=draw(st.sampled_from((0.0, 1.0, -1.0))),
         W=(symbols + 3) ** limit,
-        K=draw(st.integers(1, real)),
+        K=draw(st.integers(1, outputs(symbols, limit))),
         alpha=draw(st.sampled_from(alphas)),
     )

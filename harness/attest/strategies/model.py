@@ -57,12 +57,12 @@ class ModelCase(Case):
     tie: bool = False
 
     def fitted(self, subject: Subject) -> Self:
-        case = super().fitted(subject).offered(subject)
+        case = super().fitted(subject)
         if not subject.policy.one_config:
-            return case
+            return case.offered(subject)
         fixed: dict[str, Any] = {"H": 2, "d_k": 8, "d_ff": 32, "encoders": 1, "decoders": 2, "pad_id": 0}
         fixed |= {"source_vocab": 7, "target_vocab": 9, "activation": "relu", "bias": True, "scaled": True}
-        return case.but(**fixed)
+        return case.but(**fixed, norm="pre").offered(subject)
 
     def offered(self, subject: Subject) -> Self:
         """The case, or one with biases, the other activation or scaled embeddings."""
