@@ -11,6 +11,7 @@ from attest.boundary import Subject
 from attest.cli import cli
 from attest.evidence import collecting
 from attest.reference.implementation import ReferenceImplementation
+from attest.report.writing import _note_studies
 from attest.studies import cross_entropy_gradient, draw_norms, layer_norms, norm_study, write_study
 
 
@@ -74,6 +75,20 @@ def test_files_hold_the_numbers_and_the_picture(tmp_path) -> None:
     drawing = draw_norms(found)
     assert len(paths) == (1 if drawing is None else 2)
     assert drawing is None or ("<svg" in drawing and "post-norm encoder" in drawing)
+
+
+def test_the_report_shows_the_study_beside_the_placement_of_norms(tmp_path) -> None:
+    found = study(EncoderOnly(), (2,))
+    write_study(found, tmp_path)
+    rows = [{"id": id, "failure": None, "data": {}} for id in ("M4.1", "M4.2")]
+    document = {"milestones": [{"id": "M4", "criteria": rows}]}
+    _note_studies(document, tmp_path / "encoder_only")
+    assert rows[0]["data"] == {}
+    assert rows[1]["data"] == {"curves": found["curves"]}
+    (tmp_path / "encoder_only" / "study_norm.json").write_text("edited")
+    rows[1]["data"] = {}
+    _note_studies(document, tmp_path / "encoder_only")
+    assert rows[1]["data"] == {}
 
 
 def test_an_unknown_study_and_a_missing_operation_are_refused(tmp_path) -> None:

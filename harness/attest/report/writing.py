@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,7 @@ def write_reports(
 def write_document(document: Document, home: Path) -> None:
     """report.json, index.md, a page and a badge per milestone; each file is replaced whole."""
     _note_reproductions(document, home)
+    _note_studies(document, home)
     write_text(home / "report.json", as_json(document))
     pages = {f"{m['id']}.md": milestone_page(document, m) for m in document["milestones"]}
     for name, page in pages.items():
@@ -68,6 +70,18 @@ def _note_reproductions(document: Document, home: Path) -> None:
         name = f"repro/{row['id'].replace('.', '_')}.py"
         if (home / name).is_file():
             row["failure"]["reproduction"] = name
+
+
+def _note_studies(document: Document, home: Path) -> None:
+    """Show a study that was made of this implementation beside the criterion it explains."""
+    for row in (r for m in document["milestones"] for r in m["criteria"] if r["id"] in _STUDIES):
+        path = home / _STUDIES[row["id"]]
+        with suppress(OSError, ValueError, KeyError, TypeError):  # none was made, or somebody edited it
+            curves = json.loads(path.read_text(encoding="utf-8"))["curves"]
+            row["data"] = {**row["data"], "curves": curves}
+
+
+_STUDIES = {"M4.2": "study_norm.json"}
 
 
 def _remove_stale(document: Document, home: Path, pages: set[str], badges: set[str]) -> None:
