@@ -196,6 +196,7 @@ def scale_is_the_root_of_the_width(impl: Subject, case: AttentionCase, copies: i
     wide, scaled = case.widened_features(2 if impl.policy.one_config else copies, way)
     bound = case.expected_for(wide)["output"].bound + case.expected_for(scaled)["output"].bound
     wanted = component(**scaled)["output"].astype(np.float64)
+    expect_shape(wanted, case.expected["output"].value.shape, "output")
     what = f"output for {way} features"
     expect_close(component(**wide)["output"], Expected(wanted, bound), what, factor=component.widening)
 
