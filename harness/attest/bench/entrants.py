@@ -1,0 +1,115 @@
+"""Who takes part: implementations found through the registry, spoken to through the contract.
+
+An entrant makes, for one workload, a function without arguments that does the work once and answers how many
+tokens it handled; that is checked, so that nobody is fast by stopping early.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from attest.bench.workloads import FIRST_WORD, NEVER, Workload
+from attest.boundary import NotOffered, Subject
+from attest.checks import quiet
+from attest.contract import Array, Config
+from attest.reference.oracle import random_parameters
+from attest.registry import load, parse_request
+
+Run = Callable[[], int]
+
+
+@dataclass(frozen=True)
+class Entrant:
+    """A name in the table, and how to prepare it; `prepare` raises NotOffered with the reason."""
+
+    name: str
+    prepare: Callable[[Workload], Run]
+    rounds: int | None = None  # fewer than asked for, where one takes minutes
+    peer: bool = False
+
+
+def from_requests(requests: Iterable[str], device: str) -> list[Entrant]:
+    """Each implementation, and the loop without a cache for those that are not compiled."""
+    entrants = []
+    for text in requests:
+        request = parse_request(text)
+        options = dict(request.options)
+        for found in load(request):
+            subject = Subject(found, dtype=options.get("dtype"), device=options.get("device", device))
+            label = ",".join([subject.name, *(f"{k}={v}" for k, v in request.options)])
+            entrants.append(Entrant(label, _preparing(subject)))
+            if not subject.compiled and subject.offers("transformer"):
+                entrants.append(Entrant(f"{label} re-running", _rerunning(subject), rounds=1))
+    return entrants
+
+
+def _preparing(subject: Subject) -> Callable[[Workload], Run]:
+    kinds = {"train": _train, "encode": _encode, "greedy": _generate, "beam": _generate}
+    return lambda work: kinds[work.kind](subject, work)
+
+
+def _config(subject: Subject, work: Workload) -> Config:
+    dtype = "float32" if "float32" in subject.dtypes else subject.dtypes[0]
+    return subject.placed(work.shape.config.but(dtype=dtype))
+
+
+def _built(subject: Subject, operation: str, work: Workload) -> Any:
+    """The bare component with the workload's weights: the boundary's copies are not what is timed."""
+    component = subject.construct(operation, _config(subject, work))
+    with quiet():
+        component.load(parameters(work))
+    return component
+
+
+def parameters(work: Workload) -> dict[str, Array]:
+    """Random weights under which no row ends early."""
+    made = random_parameters("transformer", work.shape.config, np.random.default_rng(0))
+    made["projection.bias"][:FIRST_WORD] = NEVER
+    return {name: value.astype(np.float32) for name, value in made.items()}
+
+
+def _train(subject: Subject, work: Workload) -> Run:
+    trainer = subject.construct("trainer", _config(subject, work))
+
+    def run() -> int:
+        trainer.step(work.batch)
+        return work.units
+
+    return run
+
+
+def _encode(subject: Subject, work: Workload) -> Run:
+    model = _built(subject, "transformer", work)
+    if not callable(getattr(model, "encode", None)):
+        raise NotOffered("transformer has no encode()")
+    return lambda: int(np.prod(model.encode(source=work.source)["memory"].shape[:2]))
+
+
+def _generate(subject: Subject, work: Workload) -> Run:
+    generate = _built(subject, "generate", work)
+    request = {"max_len": work.tokens, "method": work.kind, "width": work.width}
+    return lambda: int(np.prod(generate(source=work.source, **request)["tokens"].shape))
+
+
+def _rerunning(subject: Subject) -> Callable[[Workload], Run]:
+    """Encoder and decoder on the whole prefix, once per token."""
+
+    def prepare(work: Workload) -> Run:
+        if work.name not in ("greedy_1", "greedy_16"):
+            raise NotOffered("only the short greedy runs are repeated without a cache")
+        model = _built(subject, "transformer", work)
+        return lambda: _without_cache(model, work)
+
+    return prepare
+
+
+def _without_cache(model: Any, work: Workload) -> int:
+    target = np.full((work.B, 1), work.shape.config.bos_id, np.int64)
+    for _ in range(work.tokens):
+        logits = model(source=work.source, target=target)["logits"]
+        target = np.concatenate([target, logits[:, -1].argmax(-1)[:, None]], axis=1)
+    return int(target[:, 1:].size)

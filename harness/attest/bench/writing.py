@@ -1,0 +1,154 @@
+"""bench.json, bench.md and bench.svg."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from attest.bench.goals import GOALS, judged
+from attest.bench.measuring import Outcome, Timing
+from attest.bench.workloads import Shape
+from attest.report.environment import environment
+from attest.report.writing import as_json, write_text
+
+BASELINES = ("eager", "Marian", "CTranslate2")
+
+
+def document(
+    shape: Shape,
+    outcomes: Sequence[Outcome],
+    ceilings: Mapping[str, float],
+    *,
+    threads: int,
+    rounds: int,
+    missing: Sequence[str],
+) -> dict[str, Any]:
+    """Everything measured, as it is written to bench.json."""
+    return {
+        "shape": {name: value for name, value in vars(shape).items() if name != "config"},
+        "environment": environment(),
+        "threads": threads,
+        "rounds": rounds,
+        "ceilings": dict(ceilings),
+        "missing": list(missing),
+        "workloads": [_entry(outcome) for outcome in outcomes],
+        "goals": judged(outcomes, GOALS),
+    }
+
+
+def _entry(outcome: Outcome) -> dict[str, Any]:
+    return {
+        "name": outcome.work.name,
+        "about": outcome.work.about,
+        "units": outcome.work.units,
+        "entrants": [_row(outcome, timing) for timing in outcome.timings],
+        "absent": outcome.absent,
+    }
+
+
+def _row(outcome: Outcome, timing: Timing) -> dict[str, Any]:
+    ratios = {name: outcome.ratio(timing.entrant, name) for name in BASELINES}
+    return {
+        "name": timing.entrant,
+        "peer": timing.peer,
+        "seconds": [round(s, 6) for s in timing.seconds],
+        "best": round(timing.best, 6),
+        "spread": round(timing.spread, 3),
+        "tokens_per_second": round(outcome.work.units / timing.best, 1),
+        "times_as_fast_as": {
+            name: [round(r, 3) for r in found] for name, found in ratios.items() if found is not None
+        },
+    }
+
+
+def markdown(found: Mapping[str, Any]) -> str:
+    """The same for people."""
+    shape, ceilings = found["shape"], found["ceilings"]
+    lines = [
+        "# Benchmark",
+        "",
+        f"Shape {shape['name']}: vocabulary {shape['vocab']}, d_model {shape['d_model']}, "
+        f"{shape['num_heads']} heads, {shape['layers']}+{shape['layers']} layers, d_ff {shape['d_ff']}, "
+        f"source {shape['source']}, float32. {found['threads']} threads, interleaved, best of "
+        f"{found['rounds']}; the loop that re-runs everything once.",
+        "",
+        f"Ceilings of this machine while it ran: {ceilings['matmul_gflops']} GFLOP/s (float32 product), "
+        f"{ceilings['bandwidth_gbs']} GB/s (reading memory).",
+    ]
+    lines += [f"\n{sentence}." for sentence in found["missing"]]
+    for entry in found["workloads"]:
+        lines += ["", f"## {entry['name']}", "", f"{entry['about'].capitalize()}.", "", *_table(entry)]
+    lines += ["", "## Goals", "", *_goals(found["goals"])]
+    return "\n".join(lines) + "\n"
+
+
+def _table(entry: Mapping[str, Any]) -> list[str]:
+    used = [b for b in BASELINES if any(b in row["times_as_fast_as"] for row in entry["entrants"])]
+    heads = ["", "best s", "spread", "tokens/s", *(f"x {name}" for name in used)]
+    lines = [f"| {' | '.join(heads)} |", f"|---{'|---:' * (len(heads) - 1)}|"]
+    for row in entry["entrants"]:
+        cells = [row["name"], f"{row['best']:.3f}", f"{row['spread']:.0%}", f"{row['tokens_per_second']:.0f}"]
+        cells += [_ratio(row["times_as_fast_as"].get(name)) for name in used]
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+def _ratio(found: Sequence[float] | None) -> str:
+    if found is None:
+        return ""
+    ratio, least, most = found
+    return f"{ratio:.2f} ({least:.2f} to {most:.2f})"
+
+
+def _goals(goals: Sequence[Mapping[str, Any]]) -> list[str]:
+    lines = ["| goal | wanted | seen | |", "|---|---:|---:|---|"]
+    for goal in goals:
+        seen = "not measured" if goal["seen"] is None else f"{goal['seen']:.2f}"
+        verdict = {True: "reached", False: "**not reached**", None: ""}[goal["reached"]]
+        lines.append(f"| {goal['sentence']} | {goal['wanted']:.1f} | {seen} | {verdict} |")
+    return lines
+
+
+def plot(found: Mapping[str, Any]) -> str | None:
+    """Tokens per second of every entrant, one panel per workload, as SVG; None without matplotlib."""
+    try:
+        import matplotlib
+    except ImportError:
+        return None
+    from matplotlib.figure import Figure
+
+    entries = found["workloads"]
+    with matplotlib.rc_context({"svg.hashsalt": "attest", "svg.fonttype": "none"}):
+        rows = (len(entries) + 1) // 2
+        figure = Figure(figsize=(9, 0.6 + 2.1 * rows), layout="constrained")
+        panels = figure.subplots(rows, 2, squeeze=False).flatten()
+        for panel, entry in zip(panels, entries):
+            _panel(panel, entry)
+        for panel in panels[len(entries) :]:
+            panel.set_axis_off()
+        written = io.StringIO()
+        figure.savefig(written, format="svg", metadata={"Date": None})
+    return written.getvalue()
+
+
+def _panel(panel: Any, entry: Mapping[str, Any]) -> None:
+    rows = entry["entrants"][::-1]
+    names, rates = [row["name"] for row in rows], [row["tokens_per_second"] for row in rows]
+    bars = panel.barh(names, rates, color=["tab:gray" if row["peer"] else "tab:blue" for row in rows])
+    panel.bar_label(bars, fmt="%.0f", padding=2, fontsize="small")
+    panel.set_title(entry["name"], fontsize="medium")
+    panel.set_xlabel("tokens/s", fontsize="small")
+    panel.margins(x=0.15)
+
+
+def write(found: Mapping[str, Any], directory: Path) -> list[Path]:
+    """The files of a benchmark; the plot only where it can be drawn."""
+    files = {"bench.json": as_json(found), "bench.md": markdown(found), "bench.svg": plot(found)}
+    written = []
+    for name, text in files.items():
+        if text is not None:
+            write_text(directory / name, text)
+            written.append(directory / name)
+    return written

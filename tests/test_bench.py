@@ -1,0 +1,108 @@
+"""The benchmark at its smallest: eager alone, two workloads, and what is written."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from attest.bench.entrants import Entrant
+from attest.bench.goals import Goal, judged
+from attest.bench.measuring import Outcome, Timing, measure
+from attest.bench.workloads import BASE, SMALL, chosen, workloads
+from attest.boundary import NotOffered
+from attest.cli import cli
+
+
+def outcome(**seconds: list[float]) -> Outcome:
+    timings = [Timing(name.replace("_", " "), taken) for name, taken in seconds.items()]
+    return Outcome(chosen(SMALL, ["greedy_1"])[0], timings, {})
+
+
+def test_a_small_run_writes_json_markdown_and_a_plot(tmp_path) -> None:
+    args = ["bench", "--small", "--impl", "eager", "--no-peers", "--rounds", "2", "--threads", "1"]
+    args += ["--workload", "train", "--workload", "greedy_1", "--reports", str(tmp_path)]
+    result = CliRunner().invoke(cli, args)
+    assert result.exit_code == 0, result.output
+    found = json.loads((tmp_path / "bench.json").read_text())
+    assert [entry["name"] for entry in found["workloads"]] == ["train", "greedy_1"]
+    train, greedy = found["workloads"]
+    assert [row["name"] for row in train["entrants"]] == ["eager"]
+    assert {row["name"]: len(row["seconds"]) for row in greedy["entrants"]} == {
+        "eager": 2,
+        "eager re-running": 1,
+    }
+    assert found["ceilings"]["matmul_gflops"] > 0
+    assert found["ceilings"]["bandwidth_gbs"] > 0
+    page = (tmp_path / "bench.md").read_text()
+    assert "| eager re-running |" in page
+    assert "greedy_1: eager against eager re-running" in page
+    assert (tmp_path / "bench.svg").read_text().startswith("<?xml")
+
+
+def test_a_ratio_is_best_over_best_with_the_rounds_around_it() -> None:
+    found = outcome(eager=[1.0, 2.0], Marian=[4.0, 3.0])
+    assert found.ratio("eager", "Marian") == (3.0, 1.5, 4.0)
+    assert found.ratio("eager", "CTranslate2") is None
+
+
+def test_a_goal_is_judged_by_the_fastest_form_and_never_by_the_loop() -> None:
+    found = outcome(eager=[4.0], eager_re_running=[9.0], compiled=[2.0], Marian=[6.0])
+    found.timings.append(Timing("compiled,wrapper=cpp", [1.5]))
+    goals = [Goal("greedy_1", name, "Marian", 2.0) for name in ("compiled", "eager")]
+    goals.append(Goal("beam_4", "compiled", "Marian", 1.5))
+    assert [(g["seen"], g["reached"]) for g in judged([found], goals)] == [
+        (4.0, True),
+        (1.5, False),
+        (None, None),
+    ]
+
+
+def test_who_does_less_than_asked_is_not_timed() -> None:
+    def not_offered(work):
+        raise NotOffered("generate is not offered")
+
+    entrants = [Entrant("lazy", lambda work: lambda: 1), Entrant("absent", not_offered)]
+    found = measure(chosen(SMALL, ["greedy_16"])[0], entrants, 1, lambda line: None)
+    assert found.timings == []
+    assert found.absent == {"lazy": "1 tokens instead of 96", "absent": "generate is not offered"}
+
+
+def test_rounds_are_interleaved() -> None:
+    seen: list[str] = []
+
+    def entrant(name: str) -> Entrant:
+        def run() -> int:
+            seen.append(name)
+            return 6
+
+        return Entrant(name, lambda work: run)
+
+    measure(chosen(SMALL, ["greedy_1"])[0], [entrant("a"), entrant("b")], 2, lambda line: None)
+    assert seen == ["a", "b", "a", "b", "a", "b"]
+
+
+def test_an_unknown_workload_names_the_nearest() -> None:
+    result = CliRunner().invoke(cli, ["bench", "--small", "--workload", "gredy_1"])
+    assert result.exit_code != 0
+    assert "--workload=gredy_1 is unknown; did you mean greedy_1?" in str(result.exception)
+
+
+def test_a_peer_that_is_not_installed_is_named(monkeypatch) -> None:
+    from attest.bench import peers as module
+
+    installed = module.find_spec
+    monkeypatch.setattr(module, "find_spec", lambda name: None if name == "ctranslate2" else installed(name))
+    found, missing = module.peers(1)
+    assert "CTranslate2" not in [entrant.name for entrant in found]
+    assert missing[-1] == (
+        "CTranslate2 takes no part: ctranslate2 is missing; install attest-transformers[peers]"
+    )
+    assert "ctranslate2" not in sys.modules
+
+
+def test_the_base_shape_reads_104_megabytes_per_token() -> None:
+    assert BASE.bytes_per_token == pytest.approx(104e6, rel=0.05)
+    assert [work.tokens for work in workloads(BASE)] == [32, 32, 100, 100, 100, 500]
