@@ -268,8 +268,8 @@ class KnownFailure:
 class ShapePolicy:
     """How drawn cases are narrowed for an implementation that pays for every new shape.
 
-    `min_size`: no batch, length or head count below it. `one_config`: each operation keeps the first config of
-    a small fixed set instead of a drawn one. `always_mask`: an all-True mask in place of none.
+    `min_size`: no batch, length or head count below it. `one_config`: each operation keeps to a small fixed
+    set of configs instead of a drawn one. `always_mask`: an all-True mask in place of none.
     """
 
     min_size: int = 1
