@@ -167,6 +167,15 @@ class tied_by_copy(ReferenceTrainer):
         super().apply(found, rate)
 
 
+@defect("M5.1")
+class decode_sees_source_padding(ReferenceTransformer):
+    """The whole model masks the memory; decode, called by itself, does not."""
+
+    def decode(self, *, target: Array, memory: Array, source: Array) -> dict[str, Array]:
+        unpadded = np.where(source == self.config.pad_id, self.config.eos_id, source)
+        return super().decode(target=target, memory=memory, source=unpadded)
+
+
 @defect("M5.10a")
 class loud_at_the_start(ReferenceTransformer):
     """The projection starts with weights of unit size."""

@@ -19,16 +19,17 @@ from attest.strategies.cases import Case, dtypes, seeds
 from attest.strategies.options import OTHER_ACTIVATION, first_offered
 
 
-def padded_ids(
-    rng: np.random.Generator, rows: int, length: int, vocab: int, special: tuple[int, ...], pad_id: int
-) -> Array:
-    """Ids that are none of the special ones, padded on the right from row to row; row 0 is full."""
-    words = np.array([i for i in range(vocab) if i not in special], np.int64)
-    ids = words[rng.integers(0, len(words), (rows, length))]
-    lengths = rng.integers(1, length + 1, rows)
-    lengths[0] = length
-    ids[np.arange(length) >= lengths[:, None]] = pad_id
-    return ids
+def words_of(rng: np.random.Generator, rows: int, length: int, vocab: int, special: tuple[int, ...]) -> Array:
+    """Ids that are none of the special ones."""
+    words: Array = np.array([i for i in range(vocab) if i not in special], np.int64)
+    drawn: Array = words[rng.integers(0, len(words), (rows, length))]
+    return drawn
+
+
+def padded_on_the_right(rng: np.random.Generator, ids: Array, pad_id: int) -> Array:
+    """Each row cut to a length of its own, at least 1."""
+    lengths = rng.integers(1, ids.shape[1] + 1, len(ids))
+    return np.where(np.arange(ids.shape[1]) < lengths[:, None], ids, pad_id)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,12 +125,8 @@ class ModelCase(Case):
         return target
 
     def _ids(self, rng: np.random.Generator, length: int, vocab: int) -> Array:
-        special = (self.pad_id, self.bos_id, self.eos_id)
-        full = padded_ids(rng, self.B, length, vocab, special, self.pad_id)
-        if self.padded:
-            return full
-        words: Array = full[0][rng.integers(0, length, (self.B, length))]
-        return words
+        ids = words_of(rng, self.B, length, vocab, (self.pad_id, self.bos_id, self.eos_id))
+        return padded_on_the_right(rng, ids, self.pad_id) if self.padded else ids
 
     @property
     def inputs(self) -> dict[str, Array]:
@@ -157,6 +154,7 @@ def model_cases(
     *,
     min_source: int = 1,
     min_target: int = 1,
+    padded: bool | None = None,
     tie: bool = False,
     bias: bool | None = None,
     same_vocab: bool = False,
@@ -176,7 +174,7 @@ def model_cases(
         source_vocab=target_vocab if same_vocab else draw(st.integers(5, 12)),
         target_vocab=target_vocab,
         pad_id=draw(st.sampled_from((0, 0, 1, 4))),
-        padded=draw(st.sampled_from((True, True, False))),
+        padded=draw(st.sampled_from((True, True, False))) if padded is None else padded,
         norm=draw(st.sampled_from(("post", "pre"))),
         activation=draw(st.sampled_from(("relu", "gelu"))),
         bias=draw(st.booleans()) if bias is None else bias,

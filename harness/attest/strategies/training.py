@@ -18,7 +18,7 @@ from attest.contract import Array, Config
 from attest.reference.oracle import random_parameters
 from attest.reference.shadow import gradient_norm
 from attest.strategies.cases import Case, seeds
-from attest.strategies.model import padded_ids
+from attest.strategies.model import padded_on_the_right, words_of
 from attest.strategies.options import takes
 
 PAD, BOS, EOS = 0, 1, 2
@@ -126,8 +126,9 @@ class TrainingCase(Case):
     def _batch(self, i: int, rows: int) -> dict[str, Array]:
         rng = self.rng(2, i)
         special = (PAD, BOS, EOS)
-        source = padded_ids(rng, rows, 2 + i % 4, self.vocab, special, PAD)
-        content = padded_ids(rng, rows, (2, 5, 3, 4)[i % 4], self.vocab, special, PAD)
+        source = padded_on_the_right(rng, words_of(rng, rows, 2 + i % 4, self.vocab, special), PAD)
+        content = words_of(rng, rows, (2, 5, 3, 4)[i % 4], self.vocab, special)
+        content = padded_on_the_right(rng, content, PAD)
         target = np.pad(content, ((0, 0), (1, 1)), constant_values=PAD)
         target[:, 0] = BOS
         ends = (content != PAD).sum(1) + 1
