@@ -43,6 +43,9 @@ class Trainer:
         self.model.weight += 1
         return {"loss": 2.0 / self.steps, "rate": 1e-3 * self.steps, "norm": 1.0}
 
+    def save(self, directory):
+        Path(directory, "own.txt").write_text(f"{self.steps}\n")
+
     def evaluate(self, batches):
         return {"loss": 0.01 if self.steps >= KNOWS_AFTER else 1.0, "perplexity": 1.0}
 

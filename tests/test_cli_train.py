@@ -1,0 +1,86 @@
+"""`attest train`: what it prints, writes, refuses and returns."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from attest import cli
+from attest.running.models import read_model
+from attest.tasks import TRAINING
+from quick_learner import KNOWS_AFTER
+
+PLUGIN = """
+import sys
+sys.path.insert(0, {here!r})
+from quick_learner import QuickLearner
+
+def attest_implementations():
+    return [QuickLearner("built.txt")]
+"""
+
+
+@pytest.fixture
+def attest(capfd, monkeypatch, tmp_path):
+    """Call the command in this process from a directory that holds learner.py: exit code, output, errors."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    Path("learner.py").write_text(PLUGIN.format(here=str(Path(__file__).parent)))
+
+    def call(*words: str):
+        monkeypatch.setattr(sys, "argv", ["attest", *words])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        printed = capfd.readouterr()
+        return ended.value.code or 0, printed.out, printed.err
+
+    return call
+
+
+def test_a_model_is_trained_and_kept(attest):
+    code, out, err = attest("train", "--impl", "learner.py", "--task", "reverse")
+    assert code == 0, err
+    assert re.match(
+        r"quick_learner reverse: validation loss 0\.0100 \(below 0\.1 from step 75\), 100\.0 % exact, \d+ s\n"
+        r"trained/quick_learner-reverse written; next: attest generate --checkpoint ",
+        out,
+    ), out
+    kept = read_model(Path("trained/quick_learner-reverse"))
+    assert (kept.implementation, kept.task, kept.config) == ("quick_learner", "reverse", TRAINING)
+    assert kept.parameters["weight"][0, 0] == KNOWS_AFTER
+    assert Path("trained/quick_learner-reverse/own.txt").read_text() == f"{KNOWS_AFTER}\n"
+
+
+def test_progress_names_step_loss_rate_and_speed(attest):
+    code, _, err = attest("train", "-i", "learner.py", "-t", "copy", "--steps", "100", "--out", "here")
+    assert code == 0
+    line = r"copy  step  100  loss 0\.020  validation 0\.010  rate 1\.00e-01  [\d,]+ tokens/s"
+    assert re.search(line, err), err
+    assert Path("here/model.json").is_file()
+
+
+def test_a_loss_that_stays_high_is_exit_code_one(attest):
+    code, out, _ = attest("train", "-i", "learner.py", "--steps", "10")
+    assert code == 1
+    assert "(not below 0.1)" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (
+            ["-i", "learner.py", "-t", "sorted"],
+            "Error: task='sorted' is unknown; use one of copy, reverse, sort",
+        ),
+        (
+            ["-i", "numpy_scratch"],
+            "Error: numpy_scratch: trainer is not offered; only an implementation with",
+        ),
+        (["-i", "lerner.py"], "Error: --impl=lerner.py does not exist; check the path"),
+    ],
+)
+def test_what_is_refused(attest, words, sentence):
+    code, out, err = attest("train", *words)
+    assert (code, out) == (2, "")
+    assert err.startswith(sentence), err
