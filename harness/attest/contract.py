@@ -25,10 +25,10 @@ multi_head_attention      query (B, T, D), key_value (B, S, D), mask?  output (B
 feed_forward              x (B, T, D)                                  output
 token_embedding           ids (B, T)                                   output (B, T, D), not scaled
 positional_encoding       x (B, T, D)                                  output = x + positions
-input_embedding           ids (B, T)                                   output = dropout(scaled tokens + positions)
+input_embedding           ids (B, T)                                   dropout(scaled tokens + positions)
 layer_norm                x (B, T, D)                                  output
 encoder_layer, encoder    x (B, S, D), mask?                           output
-decoder_layer, decoder    x (B, T, D), memory (B, S, D), mask?,        output; always causal, `mask` comes on top
+decoder_layer, decoder    x (B, T, D), memory (B, S, D), mask?,        output; causal, `mask` on top of it
                           memory_mask?
 transformer               source (B, S), target (B, T)                 logits (B, T, V)
 loss                      logits (B, T, V), labels (B, T)              loss ()
@@ -91,7 +91,7 @@ FUNCTIONS = frozenset({"length_mask", "padding_mask", "causal_mask", "next_token
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """One flat value for every builder. It is not validated here: refusing a bad one is the builder's duty."""
+    """One flat value for every builder. Not validated here: refusing a bad one is the builder's duty."""
 
     d_model: int = 512
     num_heads: int = 8
