@@ -34,7 +34,8 @@ class TrainingCase(Case):
     kind: ClassVar[str] = "training"
 
     steps: int = 4
-    rows: int = 4  # of the largest batch
+    rows: int = 4  # of the large batches
+    few: int = 1  # of the small ones
     fewest: int = 1  # of the smallest
     H: int = 2
     d_k: int = 4
@@ -49,7 +50,7 @@ class TrainingCase(Case):
     clip: str = "middle"
 
     def fitted(self, subject: Subject) -> Self:
-        case = super().fitted(subject)
+        case = super().fitted(subject).but(few=subject.policy.min_size)
         if subject.policy.one_config:
             fixed: dict[str, Any] = {"H": 2, "d_k": 8, "layers": 1, "vocab": 9, "norm": "post", "rows": 4}
             case = case.but(**fixed, dtype="float64" if "float64" in subject.dtypes else case.dtype)
