@@ -19,7 +19,7 @@ SEED = 7  # hides something in each of the masks
 
 @verifies("M4.11")
 def information_flows_as_required_on_every_path(impl: Subject) -> None:
-    """Layers and stacks, both norms, no mask, padding on both sides and full masks."""
+    """Each output depends on exactly the inputs of its row that it may see, whatever norm and masks."""
     for part, norm, mask in product(PARTS, ("post", "pre"), ("none", "padding", "pairs")):
         case = LayerCase(
             part=part, norm=norm, mask=mask, memory_mask=mask, B=2, T=4, S=3, D=8, H=2, F=16, N=2
@@ -34,7 +34,7 @@ def information_flows_as_required_on_every_path(impl: Subject) -> None:
 @verifies("M4.11", effort=0.5)
 @given(case=layer_cases(**SMALL))
 def information_flows_as_required(impl: Subject, case: LayerCase) -> None:
-    """Found by changing one place at a time."""
+    """An output changes with exactly the inputs of its row that it may see."""
     case = probed(impl, case)
     required = required_flow(case)
     seen = by_perturbation(loaded(impl, case), case.inputs, required, seed=case.seed)
@@ -44,7 +44,7 @@ def information_flows_as_required(impl: Subject, case: LayerCase) -> None:
 @verifies("M4.11", effort=0.5)
 @given(case=layer_cases(**SMALL))
 def gradients_flow_as_required(impl: Subject, case: LayerCase) -> None:
-    """Found by the gradient of one output place at a time, where gradients are offered."""
+    """An output has a gradient at exactly the inputs of its row that it may see."""
     case = probed(impl, case)
     component, required = loaded(impl, case), required_flow(case)
     if not has(component, "gradients"):

@@ -50,7 +50,7 @@ TORCH: dict[str, Any] = {
 @verifies("M4.1")
 @given(case=layer_cases(parts=("encoder_layer",), norms=("post",)))
 def post_norm_encoder_layer_equals_its_formula(impl: Subject, case: LayerCase) -> None:
-    """LN1(a + FFN(a)) with a = LN0(x + attention(x))."""
+    """The output is LN1(a + FFN(a)) with a = LN0(x + attention(x))."""
     expect_output(impl, case, output_of(loaded(impl, case), case.inputs), case.expected)
 
 
@@ -65,14 +65,14 @@ def silent_sublayers_leave_two_norms(impl: Subject, case: LayerCase) -> None:
 
 @verifies("M4.1")
 def encoder_layer_works_at_any_length(impl: Subject) -> None:
-    """Lengths 1, 2, 3, 4, 5, 9 and 17 in turn."""
+    """One layer called at lengths 1, 2, 3, 4, 5, 9 and 17 equals its formula each time."""
     expect_any_length(impl, "encoder_layer")
 
 
 @verifies("M4.1a")
 @given(case=layer_cases(parts=("encoder_layer",), **TORCH))
 def encoder_layer_agrees_with_torch(impl: Subject, case: LayerCase) -> None:
-    """Within 1e-5 of nn.TransformerEncoderLayer with the same weights."""
+    """The output lies within 1e-5 of nn.TransformerEncoderLayer's with the same weights."""
     expect_like_torch(impl, case)
 
 
@@ -90,7 +90,7 @@ def expect_like_torch(impl: Subject, case: LayerCase) -> None:
 @verifies("M4.2")
 @given(case=layer_cases(parts=LAYERS, norms=("pre",)))
 def pre_norm_layer_equals_its_formula(impl: Subject, case: LayerCase) -> None:
-    """x + f(LN(x)) for each sublayer in turn; a decoder layer reads the memory as it is."""
+    """Each sublayer gives x + f(LN(x)); a decoder layer reads the memory as it is."""
     case = case.or_else(impl, "encoder_layer")
     expect_output(impl, case, output_of(loaded(impl, case), case.inputs), case.expected)
 
@@ -131,14 +131,14 @@ def each_sublayer_has_its_own_parameters(impl: Subject, case: LayerCase, sublaye
 
 @verifies("M4.3")
 def decoder_layer_works_at_any_length(impl: Subject) -> None:
-    """Lengths 1, 2, 3, 4, 5, 9 and 17 in turn, with memories of other lengths."""
+    """One layer called at lengths 1 to 17, with memories of other lengths, equals its formula each time."""
     expect_any_length(impl, "decoder_layer")
 
 
 @verifies("M4.3a")
 @given(case=layer_cases(parts=("decoder_layer",), **TORCH))
 def decoder_layer_agrees_with_torch(impl: Subject, case: LayerCase) -> None:
-    """Within 1e-5 of nn.TransformerDecoderLayer with the same weights."""
+    """The output lies within 1e-5 of nn.TransformerDecoderLayer's with the same weights."""
     expect_like_torch(impl, case)
 
 
@@ -174,7 +174,7 @@ def expect_flow(component: Boundary, case: LayerCase, required: dict[str, Array]
 @verifies("M4.4")
 @given(case=layer_cases(parts=("decoder_layer",)), length=st.integers(1, 6))
 def decoder_layer_reads_a_memory_of_any_length(impl: Subject, case: LayerCase, length: int) -> None:
-    """Equal to the reference for a memory that is longer, shorter or as long as the target."""
+    """The memory may be longer than the target, shorter or as long."""
     case = case.but(S=max(length, case.shortest))
     expect_output(impl, case, output_of(loaded(impl, case), case.inputs), case.expected)
 
@@ -196,7 +196,7 @@ def norm_of(impl: Subject, case: NormCase) -> Boundary:
 
 @verifies("M4.9")
 def layer_norm_of_a_worked_example(impl: Subject) -> None:
-    """(1, 0, 0, 0) has mean 1/4 and variance 3/16."""
+    """(1, 0, 0, 0), of mean 1/4 and variance 3/16, becomes (1.732, -0.577, -0.577, -0.577)."""
     case = NormCase(dtype=impl.dtypes[0], D=4)
     note_case("x=(1, 0, 0, 0) weight=1 bias=0", "worked by hand")
     component = impl.build("layer_norm", case.config)
@@ -211,7 +211,7 @@ def layer_norm_of_a_worked_example(impl: Subject) -> None:
 @verifies("M4.9", effort=0.5)
 @given(case=norm_cases(), value=st.sampled_from((0.0, 1.0, -3.0, 100.0)))
 def constant_positions_give_the_bias(impl: Subject, case: NormCase, value: float) -> None:
-    """No spread at all: finite, and nothing but the bias."""
+    """A position without any spread gives the bias, and nothing that is not finite."""
     x = np.full_like(case.x, value)
     seen = output_of(norm_of(impl, case), {"x": x})
     expect_finite(seen, "output for a constant position")
@@ -221,7 +221,7 @@ def constant_positions_give_the_bias(impl: Subject, case: NormCase, value: float
 @verifies("M4.9", effort=0.5)
 @given(case=norm_cases(min_width=2), other=seeds())
 def each_position_is_normed_on_its_own(impl: Subject, case: NormCase, other: int) -> None:
-    """Other positions and rows do not matter, and training changes nothing."""
+    """A position is normalised by its own features alone, in train mode as in eval."""
     component = norm_of(impl, case)
     before = output_of(component, {"x": case.x})
     changed = case.but(seed=other).x.copy()
@@ -236,7 +236,7 @@ def each_position_is_normed_on_its_own(impl: Subject, case: NormCase, other: int
 @verifies("M4.12", effort=0.5)
 @given(case=layer_cases())
 def a_call_leaves_no_trace(impl: Subject, case: LayerCase) -> None:
-    """In eval and in train mode: inputs, memory, masks, random state and flags are as before."""
+    """In eval and in train mode inputs, memory, masks, random state and flags are as before."""
     case = case.or_else(impl, "encoder_layer")
     component = loaded(impl, case)
     output_of(component, case.inputs)
@@ -248,7 +248,7 @@ def a_call_leaves_no_trace(impl: Subject, case: LayerCase) -> None:
 @verifies("M4.12", effort=0.5)
 @given(case=norm_cases())
 def a_norm_leaves_no_trace(impl: Subject, case: NormCase) -> None:
-    """The same for the norm alone, where it is offered."""
+    """Input, random state and flags are as before a call of the norm."""
     if impl.offers("layer_norm"):
         component = norm_of(impl, case)
         output_of(component, {"x": case.x})
@@ -269,7 +269,7 @@ def expect_no_trace_of_training(component: Boundary, case: LayerCase) -> None:
 
 @verifies("M4.13")
 def parameters_start_in_a_sound_range(impl: Subject) -> None:
-    """Norms at 1 and 0, biases at 0, matrices with variance near 2 / (fan_in + fan_out)."""
+    """Norms start at 1 and 0, biases at 0, matrices with variance near 2 / (fan_in + fan_out)."""
     for part in LAYERS:
         if impl.offers(part):
             case = LayerCase(part=part, D=64, H=4, F=256, dtype=impl.dtypes[0])

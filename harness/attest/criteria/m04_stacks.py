@@ -40,13 +40,13 @@ from attest.strategies.layers import KEY_MASKS, STACKS, LayerCase, layer_cases
 @verifies("M4.2a")
 @given(case=layer_cases(parts=STACKS))
 def stacks_equal_the_reference_in_both_placements(impl: Subject, case: LayerCase) -> None:
-    """pre: one more norm after the last layer; post: none."""
+    """A pre-norm stack applies one more norm after the last layer, a post-norm stack none."""
     expect_output(impl, case, output_of(loaded(impl, case), case.inputs), case.expected)
 
 
 @verifies("M4.2a")
 def only_a_pre_norm_stack_has_a_last_norm(impl: Subject) -> None:
-    """Its weight and bias are parameters of the stack; post-norm stacks have no such names."""
+    """A pre-norm stack lists norm.weight and norm.bias, a post-norm stack does not."""
     for part, norm in product(STACKS, ("post", "pre")):
         case = LayerCase(part=part, norm=norm, D=8, H=2, F=16, N=2, dtype=impl.dtypes[0])
         note_case(str(case), part, norm)
@@ -75,7 +75,7 @@ def each_layer_computes_with_its_own_weights(impl: Subject, case: LayerCase) -> 
 @verifies("M4.6", effort=0.5)
 @given(case=layer_cases(parts=STACKS, kinds=("unit",), max_length=4), layer=st.integers(0, 2))
 def changing_one_layer_changes_no_other(impl: Subject, case: LayerCase, layer: int) -> None:
-    """Of layer i only the parameters move, and the output as the reference's does."""
+    """Loading other values into one layer moves no other layer's, and the output as the reference's."""
     prefix = f"{layer % case.N}."
     changed = {n: v * np.float32(0.5) if n.startswith(prefix) else v for n, v in case.parameters.items()}
     changed = {n: v.astype(case.parameters[n].dtype) for n, v in changed.items()}
@@ -87,7 +87,7 @@ def changing_one_layer_changes_no_other(impl: Subject, case: LayerCase, layer: i
 
 @verifies("M4.6")
 def stacks_have_as_many_layers_as_configured(impl: Subject) -> None:
-    """6 by default, and any other number; encoder and decoder need not agree."""
+    """A stack has 6 layers by default and as many as configured, whatever the other stack has."""
     small = Config(d_model=8, num_heads=2, d_ff=16, dtype=impl.dtypes[0])
     depths = (small, small.but(num_encoder_layers=1, num_decoder_layers=3))
     for part, config in product(STACKS, (*depths, small.but(num_encoder_layers=4, num_decoder_layers=2))):
@@ -99,7 +99,7 @@ def stacks_have_as_many_layers_as_configured(impl: Subject) -> None:
 
 @verifies("M4.6")
 def stacks_work_at_any_length(impl: Subject) -> None:
-    """Lengths 1, 2, 3, 4, 5, 9 and 17 in turn."""
+    """One stack called at lengths 1, 2, 3, 4, 5, 9 and 17 equals the reference each time."""
     for part in STACKS:
         expect_any_length(impl, part)
 
@@ -128,7 +128,7 @@ def the_future_does_not_reach_the_past(impl: Subject, case: LayerCase, cut: int)
 
 @verifies("M4.5")
 def the_future_is_hidden_on_every_path(impl: Subject) -> None:
-    """Both norms, eval and train mode with dropout, no mask, key padding and full masks, layer and stack."""
+    """Outputs up to i stay when later inputs change: both norms, eval and train, every form of mask."""
     paths = product(("decoder_layer", "decoder"), ("post", "pre"), ("none", "padding", "pairs", "shared"))
     for (part, norm, mask), mode in product(paths, ("eval", "train")):
         case = LayerCase(part=part, norm=norm, mask=mask, B=2, T=5, S=4, D=8, H=2, F=16, N=2)
@@ -152,8 +152,8 @@ def expect_blind_to_the_future(impl: Subject, case: LayerCase, cut: int, mode: s
     component.eval()
     until = case.real[:, : cut + 1, None]
     past = np.where(until, after[:, : cut + 1], before[:, : cut + 1])
-    what = f"output up to position {cut} in {mode} mode"
-    expect_same_bits(past, before[:, : cut + 1], f"{what}, after a change of later positions,")
+    what = f"after a change of positions behind {cut} in {mode} mode, output"
+    expect_same_bits(past, before[:, : cut + 1], what)
 
 
 @verifies("M4.5", effort=0.5)
@@ -203,7 +203,7 @@ def each_layer_alone_reads_the_memory(impl: Subject, case: LayerCase, layer: int
 @verifies("M4.7", effort=0.5)
 @given(case=layer_cases(parts=("decoder",), max_length=4))
 def all_layers_read_the_same_memory(impl: Subject, case: LayerCase) -> None:
-    """The output with deep stacks and other memories is the reference's."""
+    """Every layer reads the memory of this call, unchanged."""
     component = loaded(impl, case)
     other = case.draw(case.rng(8), *case.inputs["memory"].shape)
     changed = {**case.inputs, "memory": other}
@@ -212,7 +212,7 @@ def all_layers_read_the_same_memory(impl: Subject, case: LayerCase) -> None:
 
 @verifies("M4.7")
 def every_decoder_layer_reads_the_end_of_the_encoder(impl: Subject) -> None:
-    """In a whole model, where one is offered: the last encoder layer reaches each decoder layer alone."""
+    """In a whole model the last encoder layer reaches each decoder layer alone."""
     if not impl.offers("transformer"):
         return
     config = Config(d_model=8, num_heads=2, d_ff=16, source_vocab=9, target_vocab=9, max_len=8)
@@ -257,7 +257,7 @@ def logits(impl: Subject, config: Config, parameters: dict[str, Array], ids: Arr
     )
 )
 def every_parameter_gets_its_gradient(impl: Subject, case: LayerCase) -> None:
-    """Finite, the reference's, and not zero where the reference's is not."""
+    """Every gradient is finite, the reference's, and not zero where the reference's is not."""
     case = sharpest(impl, case)
     component = loaded(impl, case)
     seen = component.gradients(case.inputs, case.cotangents())
@@ -287,7 +287,7 @@ def padding_is_inert_in_the_encoder(impl: Subject, case: LayerCase, junk: float)
     before = output_of(component, case.inputs)
     x = spoiled(case, case.inputs["x"], ~case.real, junk)
     after = output_of(component, {**case.inputs, "x": x})
-    expect_same_output(case, after, before, "output at a real position, after a change of the padding,")
+    expect_same_output(case, after, before, "after a change of the padding, output")
 
 
 def spoiled(case: LayerCase, array: Array, hidden: Array, junk: float) -> Array:
@@ -301,7 +301,7 @@ def spoiled(case: LayerCase, array: Array, hidden: Array, junk: float) -> Array:
 @verifies("M4.10")
 @given(case=layer_cases(parts=("encoder",), masks=("padding",)), row=st.integers(0, 3))
 def a_padded_sentence_equals_the_sentence_alone(impl: Subject, case: LayerCase, row: int) -> None:
-    """Within twice the bound."""
+    """A padded sentence gives what the sentence alone gives, within twice the bound."""
     row %= case.B
     component = loaded(impl, case)
     whole = output_of(component, case.inputs)[row : row + 1]
@@ -315,7 +315,7 @@ def a_padded_sentence_equals_the_sentence_alone(impl: Subject, case: LayerCase, 
 
 def expect_close_twice(seen: Array, wanted: Expected, factor: float) -> None:
     """Within twice the bound of another call of the same component."""
-    expect_close(seen, wanted, "output, against the same without what is hidden,", factor=2 * factor)
+    expect_close(seen, wanted, "against a call without what is hidden, output", factor=2 * factor)
 
 
 @verifies("M4.10", effort=0.5)
@@ -344,7 +344,7 @@ def hidden_memory_is_inert(impl: Subject, case: LayerCase, junk: float) -> None:
     before = output_of(component, case.inputs)
     memory = spoiled(case, case.inputs["memory"], ~case.memory_allowed[:, 0], junk)
     after = output_of(component, {**case.inputs, "memory": memory})
-    expect_same_output(case, after, before, "output, after a change of the hidden memory,")
+    expect_same_output(case, after, before, "after a change of the hidden memory, output")
 
 
 @verifies("M4.10a")
@@ -353,7 +353,7 @@ def hidden_memory_is_inert(impl: Subject, case: LayerCase, junk: float) -> None:
     row=st.integers(0, 3),
 )
 def hiding_memory_equals_deleting_it(impl: Subject, case: LayerCase, row: int) -> None:
-    """One row alone with its visible memory only, within twice the bound."""
+    """A row alone with its visible memory only gives the same, within twice the bound."""
     row %= case.B
     component = loaded(impl, case)
     whole = output_of(component, case.inputs)[row : row + 1]
