@@ -114,9 +114,24 @@ def _softmax_variance(a: Var, x: Array, top: Array, p: Array) -> Array | None:
     error = np.sqrt(variance_of(a)) + a.eps * (np.abs(x) + np.abs(top))
     squared = np.where(np.isfinite(x), error * error, 0.0)
     shared = (p * p * squared).sum(axis=-1, keepdims=True)
-    inherited = p * p * np.maximum(squared * (1 - 2 * p) + shared, 0.0)
+    moved = np.sqrt(np.maximum(squared * (1 - 2 * p) + shared, 0.0))
+    inherited = np.square(np.maximum(p * moved, _flipped(p, moved)))
     variance: Array = inherited + ((4 + math.sqrt(p.shape[-1])) * a.eps * p) ** 2
     return variance
+
+
+def _flipped(p: Array, moved: Array) -> Array:
+    """What a weight gains or loses when its score moves by 8 `moved`, over 8: the bound counts to 8.
+
+    About p * moved while that is small. Where rounding moves scores by whole units, as bfloat16 does to large
+    ones, the largest weight and one of almost nothing change places: both errors have one cause and add up,
+    which is at most sqrt(2) times their root of squares.
+    """
+    factor = np.expm1(np.minimum(8 * moved, 600.0))
+    change = p * (1 - p) * factor / (1 + np.minimum(p, 1 - p) * factor)
+    sudden = np.maximum(change - 8 * p * (1 - p) * moved, 0.0)
+    share: Array = (change + (math.sqrt(2) - 1) * sudden) / 8
+    return share
 
 
 def log_softmax(a: Var) -> Var:
