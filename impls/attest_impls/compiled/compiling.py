@@ -34,6 +34,8 @@ torch._dynamo.config.accumulated_recompile_limit = 16 * MOST_COMPILATIONS
 torch._dynamo.config.fail_on_recompile_limit_hit = True
 # Two lengths that are equal the first time are not taken for one: a later call may have them apart.
 torch.fx.experimental._config.use_duck_shape = False
+# Rates, scales and epsilons are few: as constants they cost nothing, as inputs every graph is traced twice.
+torch._dynamo.config.specialize_float = True
 
 
 @dataclass
