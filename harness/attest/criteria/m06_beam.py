@@ -21,7 +21,7 @@ from attest.generations import (
 )
 from attest.properties import given, verifies
 from attest.reference.teacher import Reading, summed
-from attest.strategies.generation import ALPHAS, BeamCase, beam_cases, exhaustive_cases
+from attest.strategies.generation import ALPHAS, BeamCase, beam_cases, exhaustive_cases, outputs
 
 
 def beam(impl: Subject, case: BeamCase, **changes: object) -> list[list[Found]]:
@@ -126,7 +126,7 @@ def the_score_follows_its_formula(impl: Subject, case: BeamCase) -> None:
 @given(case=exhaustive_cases(alphas=ALPHAS))
 def a_larger_alpha_never_favours_the_shorter(impl: Subject, case: BeamCase) -> None:
     """If the longer of two outputs is preferred at one alpha, it is preferred at every larger one."""
-    case = case.but(K=sum(case.symbols**n for n in range(case.limit + 1)))
+    case = case.but(K=outputs(case.symbols, case.limit))
     lower, higher = beam(impl, case), beam(impl, case.but(alpha=case.alpha + 1.0))
     for row in range(case.B):
         readings = read(impl, case, row, lower[row])
