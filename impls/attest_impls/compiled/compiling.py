@@ -25,7 +25,6 @@ os.environ.setdefault(
 )
 
 import torch
-from torch._inductor.compile_fx import compile_fx
 
 MOST_COMPILATIONS = 64
 
@@ -91,6 +90,8 @@ def _graph(
     function: Callable[..., Any], kind: type | None, dynamic: bool, settings: tuple[tuple[str, Any], ...]
 ) -> Callable[..., Any]:
     def backend(graph: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
+        from torch._inductor.compile_fx import compile_fx  # two seconds that refusals need not wait
+
         _reports[-1].compilations += 1
         inner = compile_fx(graph, inputs, config_patches=dict(settings))
 

@@ -1,0 +1,171 @@
+"""The compiled implementation's own code, with one compiled operation; and devices without a device."""
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from attest.adapters.placement import is_torch, on_fake_cuda, without_numbers  # noqa: E402
+from attest.adapters.samples import sample  # noqa: E402
+from attest.boundary import Subject  # noqa: E402
+from attest.contract import Config  # noqa: E402
+from attest.properties import load_properties  # noqa: E402
+from attest.reference.oracle import expected, random_parameters  # noqa: E402
+from attest.running.judging import Settings, judge  # noqa: E402
+from attest.running.records import FAIL, NOT_OFFERED, NOT_RUN, PASS  # noqa: E402
+from attest.spec import load_spec  # noqa: E402
+from attest.strategies.compiled import MODEL, inputs_of  # noqa: E402
+from attest_impls.compiled import Compiled  # noqa: E402
+from attest_impls.compiled.fused import fuse  # noqa: E402
+from attest_impls.eager import Eager  # noqa: E402
+from attest_impls.eager.model import Transformer  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch's own, inside inductor
+NORM = Config(d_model=8, num_heads=1)
+
+
+def judged(implementation, criterion: str):
+    properties = load_properties()[criterion]
+    return judge(load_spec().by_id[criterion], properties, Subject(implementation), Settings(profile="quick"))
+
+
+@pytest.fixture(scope="module")
+def norm():
+    """The one operation that is compiled here."""
+    return Compiled().layer_norm(NORM)
+
+
+class TestOneCompiledOperation:
+    """These share a component, and a graph."""
+
+    @pytest.mark.parametrize("length", [4, 3, 9, 2])
+    def test_equals_the_reference_at_any_length(self, norm, length: int) -> None:
+        parameters = random_parameters("layer_norm", NORM, np.random.default_rng(0))
+        norm.load(parameters)
+        inputs = inputs_of("layer_norm", NORM, length)
+        wanted = expected("layer_norm", NORM, parameters, inputs)["output"]
+        assert np.all(np.abs(norm(**inputs)["output"] - wanted.value) <= wanted.bound)
+
+    def test_counts_one_compilation_and_every_call(self, norm) -> None:
+        norm(**inputs_of("layer_norm", NORM, 4))
+        before = norm.compile_report()
+        norm(**inputs_of("layer_norm", NORM, 5))
+        after = norm.compile_report()
+        assert after["graphs"] == 1
+        assert after["graph_breaks"] == 0
+        assert after["compilations"] == before["compilations"] <= 1
+        assert after["compiled_calls"] == before["compiled_calls"] + 1
+
+    def test_a_second_component_compiles_nothing(self, norm) -> None:
+        norm(**inputs_of("layer_norm", NORM, 4))
+        other = Compiled().layer_norm(NORM.but(seed=5))
+        other(**inputs_of("layer_norm", NORM, 4))
+        assert other.compile_report()["compilations"] == 0
+        assert other.compile_report()["compiled_calls"] == 1
+
+    def test_a_kept_output_stays(self, norm) -> None:
+        kept = norm(**inputs_of("layer_norm", NORM, 4))["output"]
+        before = kept.copy()
+        norm(**inputs_of("layer_norm", NORM, 4, seed=1))
+        np.testing.assert_array_equal(kept, before)
+
+    def test_refuses_outside_the_graph(self, norm) -> None:
+        with pytest.raises(ValueError, match=r"x shape=\(2, 4, 7\) is not \(B, T, 8\)"):
+            norm(x=np.zeros((2, 4, 7), np.float32))
+
+
+def test_fused_attention_has_the_numbers_of_eager() -> None:
+    config = MODEL.but(dtype="float64", dropout=0.0)
+    with torch.random.fork_rng(devices=[]):
+        plain, fused = (Transformer(config).double().eval() for _ in range(2))
+    fused.load_state_dict(plain.state_dict())
+    ids = torch.tensor([[3, 4, 5, 0], [6, 0, 0, 0]])
+    with torch.no_grad():
+        torch.testing.assert_close(fuse(fused)(ids, ids), plain(ids, ids))
+
+
+def test_ids_out_of_range_are_refused_before_anything_is_compiled() -> None:
+    model = Compiled().transformer(MODEL)
+    inputs = inputs_of("transformer", MODEL, 4)
+    with pytest.raises(ValueError, match="target id=13 is outside the vocabulary of 13"):
+        model(source=inputs["source"], target=inputs["target"] * 0 + 13)
+    assert model.compile_report()["compilations"] == 0
+
+
+@pytest.mark.parametrize("implementation", [Eager(), Compiled()], ids=lambda i: i.name)
+def test_everything_is_made_on_the_device_of_the_input(implementation) -> None:
+    inputs = inputs_of("transformer", MODEL, 4)
+    with on_fake_cuda(implementation.transformer(MODEL)) as (model,):
+        assert {str(p.device) for p in model.module.parameters()} == {"cuda:0"}
+        assert model(**inputs)["logits"].shape == (2, 4, 13)
+        _, state = model.step(model.start(inputs["source"]), inputs["target"])
+        logits, _ = model.step(model.reorder(state, np.array([1, 0, 1])), np.full((3, 1), 4))
+        assert logits.shape == (3, 1, 13)
+    with without_numbers():
+        model = implementation.transformer(MODEL.but(device="meta"))
+        found = model.gradients(inputs, {"logits": np.zeros((2, 4, 13), np.float32)})
+    assert found.parameters["projection.weight"].shape == (13, 8)
+
+
+@pytest.mark.parametrize("kind", ["mask", "table"])
+def test_a_tensor_on_the_wrong_device_is_caught(kind: str) -> None:
+    inputs = inputs_of("transformer", MODEL, 4)
+    with on_fake_cuda(sample("right", MODEL), sample(kind, MODEL)) as (right, wrong):
+        assert right(**inputs)["logits"].shape == (2, 4, 13)
+        with pytest.raises(RuntimeError, match="cuda:0"):
+            wrong(**inputs)
+
+
+def test_the_original_keeps_its_device() -> None:
+    model = Eager().transformer(MODEL)
+    with on_fake_cuda(model):
+        pass
+    assert {str(p.device) for p in model.module.parameters()} == {"cpu"}
+    assert model.config.device == "cpu"
+    assert is_torch(model)
+    assert not is_torch(object())
+
+
+def test_a_gpu_that_is_not_there_is_not_run() -> None:
+    if torch.cuda.is_available():
+        pytest.skip("there is one")
+    record = judged(Compiled(), "MC.7a")
+    assert (record.verdict, record.reason) == (NOT_RUN, "no CUDA device is present")
+
+
+def test_placement_is_judged_without_compiling() -> None:
+    assert judged(Compiled(), "MC.7").verdict == PASS
+    assert judged(Eager(), "MC.7").verdict == NOT_OFFERED
+
+
+class SaysFloat32(Eager):
+    """Computes in bfloat16 and says float32."""
+
+    name = "says_float32"
+    dtypes = ("float32",)
+
+    def attention(self, config: Config):
+        return super().attention(config.but(dtype="bfloat16"))
+
+    def multi_head_attention(self, config: Config):
+        return super().multi_head_attention(config.but(dtype="bfloat16"))
+
+    def feed_forward(self, config: Config):
+        return super().feed_forward(config.but(dtype="bfloat16"))
+
+    def layer_norm(self, config: Config):
+        return super().layer_norm(config.but(dtype="bfloat16"))
+
+
+@pytest.mark.parametrize("criterion", ["M1.2", "M2.2", "M3.1", "M4.4"])
+def test_bfloat16_under_the_name_of_float32_is_refused(criterion: str) -> None:
+    assert judged(SaysFloat32(), criterion).verdict == FAIL
+
+
+@pytest.mark.parametrize("criterion", ["M1.2", "M2.2", "M3.1", "M4.4"])
+def test_bfloat16_under_its_own_name_conforms(criterion: str) -> None:
+    class Honest(SaysFloat32):
+        dtypes = ("bfloat16",)
+
+    record = judged(Honest(), criterion)
+    assert record.verdict == PASS, record.reason
