@@ -37,6 +37,7 @@ class Property:
     only: tuple[str, ...]
     steps: int = 0  # of a state machine
     trains: bool = False
+    replay: str = ""  # the property that runs a case of the machine again
 
     def examples(self, profile: str) -> int:
         """How many cases are drawn in a profile; 1 where nothing is drawn."""
@@ -64,14 +65,14 @@ def given(**strategies: Any) -> Callable[[Callable[..., None]], Callable[..., No
     return mark
 
 
-def stateful(*, steps: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def stateful(*, steps: int, replay: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """The property returns a state machine; each run of it takes at most this many steps.
 
-    The machine calls `evidence.note_case` with the line that replays what it did so far.
+    The machine keeps the evidence's case at the line with which the property `replay` does the same again.
     """
 
     def mark(check: Callable[..., Any]) -> Callable[..., Any]:
-        check.steps = steps  # type: ignore[attr-defined]
+        check.steps, check.replay = steps, replay  # type: ignore[attr-defined]
         return check
 
     return mark
@@ -90,10 +91,11 @@ def verifies(
     """
 
     def register(check: Callable[..., None]) -> Callable[..., None]:
-        strategies, steps = getattr(check, "strategies", {}), getattr(check, "steps", 0)
+        strategies = getattr(check, "strategies", {})
+        steps, replay = getattr(check, "steps", 0), getattr(check, "replay", "")
         for id in criteria:
             name = check.__name__
-            found = Property(id, name, check, strategies, effort, shrinks, only, steps, trains)
+            found = Property(id, name, check, strategies, effort, shrinks, only, steps, trains, replay)
             _registry.setdefault(id, []).append(found)
         return check
 

@@ -20,16 +20,16 @@ SHORT, LONG = 50, 400
 
 
 @verifies("M6.3")
-@stateful(steps=8)
+@stateful(steps=8, replay="a_script_of_steps_equals_the_full_pass")
 def a_cached_step_equals_the_full_pass(impl: Subject) -> Any:
-    """Whatever was started, stepped and reordered before."""
+    """A cached step gives the full pass's logits, whatever was started, stepped and reordered before."""
     return machine_of(impl)
 
 
 @verifies("M6.3", effort=0.5)
 @given(case=cache_cases())
 def a_script_of_steps_equals_the_full_pass(impl: Subject, case: CacheCase) -> None:
-    """Steps of any sizes, a reorder between two of them, another start in the middle."""
+    """A cached step gives the full pass's logits after steps of any sizes, reorders and other starts."""
     CacheRun(impl, case).play(case.script)
 
 

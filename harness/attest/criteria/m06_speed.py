@@ -60,7 +60,7 @@ def expect_faster(run: Callable[[], tuple[float, float]], wanted: float, tokens:
     )
 
 
-@verifies("M6.5")
+@verifies("M6.5", trains=True)
 def the_cache_makes_generation_twice_as_fast(impl: Subject) -> None:
     """A first look at 10 tokens, then the 100 that are asked for."""
     work, generate, model = speed(impl)
@@ -69,7 +69,7 @@ def the_cache_makes_generation_twice_as_fast(impl: Subject) -> None:
         expect_faster(lambda t=tokens, w=wanted: pair_of_runs(generate, model, work, t, w), wanted, tokens)  # type: ignore[misc]
 
 
-@verifies("M6.5", only=("standard", "deep"))
+@verifies("M6.5", only=("standard", "deep"), trains=True)
 def seconds_over_length(impl: Subject) -> None:
     """For the report: what generating so many tokens takes, with the cache and without."""
     work, generate, model = speed(impl)

@@ -59,6 +59,7 @@ def judge(
         device=subject.device,
         spec_version=settings.spec_version,
         text_hash=criterion.text_hash,
+        policy=subject.policy.sentence(),
         widened=max([subject.factor(n) for n in criterion.needs if n in OPERATIONS], default=1.0),
     )
     started = time.perf_counter()
@@ -105,7 +106,7 @@ def _outcome(
 
 def _run(property: Property, subject: Subject, settings: Settings) -> None:
     names = set(property.strategies)
-    if settings.case is not None and names:
+    if settings.case is not None and (names or property.steps):
         if set(parse_drawn(settings.case)) == names:
             run_property(
                 property, subject, profile=settings.profile, seed=settings.seed, witness=settings.case
@@ -114,7 +115,7 @@ def _run(property: Property, subject: Subject, settings: Settings) -> None:
     try:
         run_property(property, subject, profile=settings.profile, seed=settings.seed)
     except Violation as violation:
-        violation.property = property.name  # type: ignore[attr-defined]
+        violation.property = property.replay or property.name  # type: ignore[attr-defined]
         raise
 
 
