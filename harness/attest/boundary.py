@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -61,7 +61,7 @@ class Subject:
         declared = tuple(getattr(implementation, "dtypes", None) or DEFAULT_DTYPES)
         judged = tuple(d for d in declared if d in ("float32", "float64")) or declared
         self.dtypes = (dtype,) if dtype else judged
-        self.policy: ShapePolicy = getattr(implementation, "shape_policy", None) or ShapePolicy()
+        self.policy = _policy(getattr(implementation, "shape_policy", None))
         self.options: tuple[tuple[str, str], ...] = tuple(getattr(implementation, "options", ()))
         self.widened: Mapping[str, float] = getattr(implementation, "wider_bounds", None) or {}
         self._components: dict[tuple[str, Config], Boundary] = {}
@@ -163,6 +163,13 @@ class Subject:
             raise NotOffered(f"{operation} is not offered")
         function: Callable[..., Any] = getattr(self.implementation, operation)
         return function
+
+
+def _policy(declared: Any) -> ShapePolicy:
+    """Any object with the attributes will do."""
+    if declared is None or isinstance(declared, ShapePolicy):
+        return declared or ShapePolicy()
+    return ShapePolicy(**{f.name: getattr(declared, f.name, f.default) for f in fields(ShapePolicy)})
 
 
 class Boundary:

@@ -276,6 +276,15 @@ class ShapePolicy:
     one_config: bool = False
     always_mask: bool = False
 
+    def sentence(self) -> str:
+        """As the report prints it; empty where nothing is narrowed."""
+        asked = {
+            f"no batch, length or head count below {self.min_size}": self.min_size > 1,
+            "few fixed configs per operation, one dtype, gradients in the most exact one": self.one_config,
+            "an all-True mask in place of none": self.always_mask,
+        }
+        return "; ".join(rule for rule, holds in asked.items() if holds)
+
 
 @runtime_checkable
 class Implementation(Protocol):

@@ -19,7 +19,7 @@ MET, MET_WITH_KNOWN, NOT_MET = "met", "met with known failures", "not met"
 Document = dict[str, Any]
 _TEXT = ("title", "statement", "why", "hint")
 _LISTS = ("acceptance", "sources", "stands_on")
-_ELSEWHERE = ("implementation", "criterion", "milestone", "spec_version")
+_ELSEWHERE = ("implementation", "criterion", "milestone", "spec_version", "policy")
 
 
 def report_document(label: str, records: Sequence[Record], spec: Spec, plan: Plan | None = None) -> Document:
@@ -37,6 +37,7 @@ def report_document(label: str, records: Sequence[Record], spec: Spec, plan: Pla
         "spec_version": spec.version,
         "profile": _only(rows, "profile"),
         "seed": _only(rows, "seed"),
+        "policy": max((r.policy for r in records), default=""),
         "environment": environment(),
         "selection": selection(spec, selected, records),
         "milestones": [m for m in milestones if m["criteria"]],

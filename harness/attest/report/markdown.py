@@ -126,7 +126,9 @@ def _milestone(document: Part, milestone: Part) -> Iterator[str]:
 def _settings(document: Part) -> str:
     profile = document["profile"] or "mixed"
     seed = "mixed" if document["seed"] is None else document["seed"]
-    return f"Spec {document['spec_version']}, profile {profile}, seed {seed}."
+    policy = document.get("policy", "")
+    narrowed = f" The implementation asked for narrowed cases: {escaped(policy)}." if policy else ""
+    return f"Spec {document['spec_version']}, profile {profile}, seed {seed}.{narrowed}"
 
 
 def _table(rows: Sequence[Part]) -> Iterator[str]:

@@ -51,6 +51,7 @@ class Record:
     text_hash: str = ""
     link: str = ""
     widened: float = 1.0
+    policy: str = ""  # how drawn cases were narrowed, as the implementation asked
     data: Mapping[str, Any] = field(default_factory=dict)  # curves and pictures for the report
     blocked_by: tuple[str, ...] = ()
     internal: bool = False  # the harness failed, not the implementation
