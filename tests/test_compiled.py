@@ -157,12 +157,12 @@ class SaysFloat32(Eager):
         return super().layer_norm(config.but(dtype="bfloat16"))
 
 
-@pytest.mark.parametrize("criterion", ["M1.2", "M2.2", "M3.1", "M4.4"])
+@pytest.mark.parametrize("criterion", ["M1.2", "M2.2", "M3.1", "M4.9"])
 def test_bfloat16_under_the_name_of_float32_is_refused(criterion: str) -> None:
     assert judged(SaysFloat32(), criterion).verdict == FAIL
 
 
-@pytest.mark.parametrize("criterion", ["M1.2", "M2.2", "M3.1", "M4.4"])
+@pytest.mark.parametrize("criterion", ["M1.2", "M2.2", "M3.1", "M4.9"])
 def test_bfloat16_under_its_own_name_conforms(criterion: str) -> None:
     class Honest(SaysFloat32):
         dtypes = ("bfloat16",)
