@@ -36,7 +36,6 @@ class TrainingCase(Case):
     steps: int = 4
     rows: int = 4  # of the large batches
     few: int = 1  # of the small ones
-    fewest: int = 1  # of the smallest
     H: int = 2
     d_k: int = 4
     layers: int = 1
@@ -53,8 +52,9 @@ class TrainingCase(Case):
         case = super().fitted(subject).but(few=subject.policy.min_size)
         if subject.policy.one_config:
             fixed: dict[str, Any] = {"H": 2, "d_k": 8, "layers": 1, "vocab": 9, "norm": "post", "rows": 4}
-            case = case.but(**fixed, dtype="float64" if "float64" in subject.dtypes else case.dtype)
-        return case.but(fewest=max(1, subject.policy.min_size)).offered(subject)
+            sharp = "float64" if "float64" in subject.dtypes else case.dtype
+            case = case.but(**fixed, warmup=3, clip="one", seed=case.seed % 3, dtype=sharp)
+        return case.offered(subject)
 
     def offered(self, subject: Subject) -> Self:
         """The case, or one with the other norm where only that can be trained."""
@@ -122,7 +122,7 @@ class TrainingCase(Case):
     @cached_property
     def batches(self) -> list[dict[str, Array]]:
         """Small and large in turn: a gradient averaged over few tokens is long."""
-        return [self._batch(i, self.rows if i % 2 else self.fewest) for i in range(self.steps)]
+        return [self._batch(i, self.rows if i % 2 else self.few) for i in range(self.steps)]
 
     def _batch(self, i: int, rows: int) -> dict[str, Array]:
         rng = self.rng(2, i)
