@@ -169,7 +169,8 @@ def _policy(declared: Any) -> ShapePolicy:
     """Any object with the attributes will do."""
     if declared is None or isinstance(declared, ShapePolicy):
         return declared or ShapePolicy()
-    return ShapePolicy(**{f.name: getattr(declared, f.name, f.default) for f in fields(ShapePolicy)})
+    given: dict[str, Any] = {f.name: getattr(declared, f.name, f.default) for f in fields(ShapePolicy)}
+    return ShapePolicy(**given)
 
 
 class Boundary:

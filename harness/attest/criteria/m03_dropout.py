@@ -199,6 +199,7 @@ def scores_are_not_dropped(impl: Subject) -> None:
     for operation, sublayers in SUBLAYERS.items():
         for attention in sublayers[:-1]:
             shown = OpenAttention(operation=operation, attention=attention, rate=0.4, dtype=impl.dtypes[-1])
+            shown = shown.but(D=BareLayer.D, H=4) if impl.policy.one_config else shown
             shown = first_offered(impl, operation, shown, {"activation": OTHER_ACTIVATION[shown.activation]})
             if shown.dtype in NARROW or not takes(impl, operation, shown.config):
                 continue

@@ -5,6 +5,7 @@ Shapes: B batch, T positions, D width; masks are True where a number was dropped
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
@@ -213,7 +214,8 @@ class OpenAttention:
             places[head * width : head * width + self.T] = np.eye(self.T)
         values: dict[str, Array] = {}
         values |= {name: np.zeros(self.D) for name in ("query.bias", "key.bias", "value.bias", "output.bias")}
-        values |= {f"{n}.weight": rng.standard_normal((self.D, self.D)) / 4 for n in ("query", "key")}
+        for name in ("query", "key"):
+            values[f"{name}.weight"] = rng.standard_normal((self.D, self.D)) / math.sqrt(self.D)
         values["value.weight"] = places @ np.linalg.pinv(self.streams[1][0].T)
         values["output.weight"] = np.eye(self.D)
         return {name: value.astype(float_dtype(self.dtype)) for name, value in values.items()}

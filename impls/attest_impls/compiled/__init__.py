@@ -18,10 +18,12 @@ from .component import (
     CompiledComponent,
     CrossEntropy,
     Encoding,
+    EncodingStack,
     Heads,
     Inputs,
     Positions,
     Reading,
+    ReadingStack,
     TokenLookup,
     component,
 )
@@ -88,10 +90,10 @@ class Compiled(Eager):
         return component(layers.DecoderLayer, config, Reading)
 
     def encoder(self, config: Config) -> CompiledComponent:
-        return component(layers.Encoder, config, Encoding)
+        return component(layers.Encoder, config, EncodingStack)
 
     def decoder(self, config: Config) -> CompiledComponent:
-        return component(layers.Decoder, config, Reading)
+        return component(layers.Decoder, config, ReadingStack)
 
     def transformer(self, config: Config) -> Decoding:
         return component(Transformer, config, Decoding)

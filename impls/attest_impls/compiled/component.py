@@ -24,6 +24,7 @@ from attest_impls.eager.attention import allowed_by_all, causal_mask
 from attest_impls.eager.embedding import InputEmbedding, TokenEmbedding
 from attest_impls.eager.layers import check_decoder, check_encoder
 from attest_impls.eager.model import Transformer
+from attest_impls.eager.norm import LayerNorm
 from attest_impls.eager.training import Loss, summed_loss
 
 from .compiling import Report, compiled
@@ -50,11 +51,13 @@ class CompiledComponent(TorchComponent):
     def compile_report(self) -> Mapping[str, int]:
         return self.report.as_mapping()
 
-    def compiled(self, name: str, function: Callable[..., Any], **settings: Any) -> Callable[..., Any]:
-        """A function of a module and tensors as a graph, made on first use."""
+    def compiled(
+        self, name: str, function: Callable[..., Any], kind: type | None = None, **settings: Any
+    ) -> Callable[..., Any]:
+        """A function of a module and tensors as a graph, made on first use. `kind` is the module's class."""
         if name not in self._functions:
-            kind, device = type(self.module), self.config.device
-            self._functions[name] = compiled(function, self.report, kind=kind, device=device, **settings)
+            shared = {"kind": kind or type(self.module), "device": self.config.device}
+            self._functions[name] = compiled(function, self.report, **shared, **settings)
         return self._functions[name]
 
     def tensors(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -134,7 +137,7 @@ class Heads(CompiledComponent):
 
 
 class Encoding(CompiledComponent):
-    """An encoder or one of its layers."""
+    """A layer of an encoder."""
 
     def checked(self, x: Tensor, mask: Tensor | None = None) -> dict[str, Tensor]:
         check_encoder(x, mask, self.module.d_model)
@@ -142,7 +145,7 @@ class Encoding(CompiledComponent):
 
 
 class Reading(CompiledComponent):
-    """A decoder or one of its layers."""
+    """A layer of a decoder."""
 
     def checked(
         self, x: Tensor, memory: Tensor, mask: Tensor | None = None, memory_mask: Tensor | None = None
@@ -151,6 +154,28 @@ class Reading(CompiledComponent):
         both = {"mask": full_mask(mask, x, x.shape[1])}
         both["memory_mask"] = full_mask(memory_mask, x, memory.shape[1])
         return {"x": x, "memory": memory, **both}
+
+
+class Layered(CompiledComponent):
+    """A stack by itself: one graph for all its layers, called once for each. The full model is one graph."""
+
+    def _forward(self, **tensors: Any) -> Any:
+        given = self.checked(**tensors)
+        layers = list(self.module.layers())
+        run = self.compiled("layer", CompiledComponent.graph, type(layers[0]))
+        for layer in layers:
+            given["x"] = run(layer, **given).contiguous()
+        if not isinstance(self.module.norm, LayerNorm):
+            return given["x"]
+        return self.compiled("norm", CompiledComponent.graph, LayerNorm)(self.module.norm, x=given["x"])
+
+
+class EncodingStack(Layered, Encoding):
+    """An encoder."""
+
+
+class ReadingStack(Layered, Reading):
+    """A decoder."""
 
 
 class TokenLookup(CompiledComponent):
