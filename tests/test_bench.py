@@ -8,7 +8,7 @@ import sys
 import pytest
 from click.testing import CliRunner
 
-from attest.bench.entrants import Entrant
+from attest.bench.entrants import Entrant, lengths
 from attest.bench.goals import Goal, judged
 from attest.bench.measuring import Outcome, Timing, measure
 from attest.bench.workloads import BASE, SMALL, chosen, workloads
@@ -32,7 +32,7 @@ def test_a_small_run_writes_json_markdown_and_a_plot(tmp_path) -> None:
     assert [row["name"] for row in train["entrants"]] == ["eager"]
     assert {row["name"]: len(row["seconds"]) for row in greedy["entrants"]} == {
         "eager": 2,
-        "eager re-running": 1,
+        "eager re-running": 2,
     }
     assert found["ceilings"]["matmul_gflops"] > 0
     assert found["ceilings"]["bandwidth_gbs"] > 0
@@ -67,7 +67,7 @@ def test_who_does_less_than_asked_is_not_timed() -> None:
     entrants = [Entrant("lazy", lambda work: lambda: 1), Entrant("absent", not_offered)]
     found = measure(chosen(SMALL, ["greedy_16"])[0], entrants, 1, lambda line: None)
     assert found.timings == []
-    assert found.absent == {"lazy": "1 tokens instead of 96", "absent": "generate is not offered"}
+    assert found.absent == {"lazy": "1 tokens instead of 160", "absent": "generate is not offered"}
 
 
 def test_rounds_are_interleaved() -> None:
@@ -76,12 +76,24 @@ def test_rounds_are_interleaved() -> None:
     def entrant(name: str) -> Entrant:
         def run() -> int:
             seen.append(name)
-            return 6
+            return 10
 
         return Entrant(name, lambda work: run)
 
     measure(chosen(SMALL, ["greedy_1"])[0], [entrant("a"), entrant("b")], 2, lambda line: None)
     assert seen == ["a", "b", "a", "b", "a", "b"]
+
+
+def test_a_sampled_loop_is_multiplied() -> None:
+    work = chosen(SMALL, ["greedy_1"])[0]
+    assert list(lengths(100)) == [5, 15, 25, 35, 45, 55, 65, 75, 85, 95]
+    entrants = [
+        Entrant("whole", lambda work: lambda: 10),
+        Entrant("tenth", lambda work: lambda: 10, every=10**9),
+    ]
+    found = measure(work, entrants, 1, lambda line: None)
+    whole, tenth = (timing.best for timing in found.timings)
+    assert tenth > 1000 * whole
 
 
 def test_an_unknown_workload_names_the_nearest() -> None:

@@ -66,10 +66,8 @@ def measure(work: Workload, entrants: Sequence[Entrant], rounds: int, say: Say) 
     timings = {entrant.name: Timing(entrant.name, peer=entrant.peer) for entrant in present}
     for n in range(rounds):
         for entrant in present:
-            if n >= (entrant.rounds or rounds):
-                continue
             say(f"{work.name}: round {n + 1} of {rounds}, {entrant.name}")
-            timings[entrant.name].seconds.append(_seconds(runs[entrant.name]))
+            timings[entrant.name].seconds.append(entrant.every * _seconds(runs[entrant.name]))
     return Outcome(work, list(timings.values()), absent)
 
 
@@ -77,10 +75,9 @@ def _warm(entrant: Entrant, work: Workload) -> Run:
     """What is compiled or allocated at first is not timed; nor is anybody who does less than was asked."""
     with quiet():
         run = entrant.prepare(work)
-        if entrant.rounds is None:  # one that takes minutes is not run for nothing
-            done = run()
-            if done != work.units:
-                raise Violation(f"{done} tokens instead of {work.units}")
+        done = run()
+        if done != work.units:
+            raise Violation(f"{done} tokens instead of {work.units}")
     return run
 
 

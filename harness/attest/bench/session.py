@@ -28,7 +28,7 @@ def bench(
 ) -> dict[str, Any]:
     """Measure the ceilings, then every workload; the document that the report is made of."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    before = _set_threads(threads)
+    before, load = _set_threads(threads), _load()
     try:
         say("measuring what the machine can do")
         limits = ceilings() if shape is BASE else ceilings(size=128, read=1 << 20)
@@ -37,7 +37,9 @@ def bench(
         outcomes = [measure(work, [*entrants, *others], rounds, say) for work in works]
     finally:
         _set_threads(before)
-    return document(shape, outcomes, limits, threads=threads, rounds=rounds, missing=missing)
+    return document(
+        shape, outcomes, limits, threads=threads, rounds=rounds, missing=missing, load=(load, _load())
+    )
 
 
 def _set_threads(threads: int) -> int:
@@ -49,3 +51,7 @@ def _set_threads(threads: int) -> int:
     before = int(torch.get_num_threads())
     torch.set_num_threads(threads)
     return before
+
+
+def _load() -> float:
+    return os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0

@@ -96,7 +96,7 @@ class Workload:
 
 def workloads(shape: Shape) -> list[Workload]:
     """All of them, at full length or short enough for a test."""
-    short, long = (100, 500) if shape is BASE else (6, 20)
+    short, long = (100, 500) if shape is BASE else (10, 20)
     return [
         Workload(name="train", kind="train", shape=shape, B=16, tokens=shape.source),
         Workload(name="encode", kind="encode", shape=shape, B=16, tokens=shape.source),

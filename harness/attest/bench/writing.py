@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from attest.bench.entrants import EVERY
 from attest.bench.goals import GOALS, judged
 from attest.bench.measuring import Outcome, Timing
 from attest.bench.workloads import Shape
@@ -24,6 +25,7 @@ def document(
     threads: int,
     rounds: int,
     missing: Sequence[str],
+    load: tuple[float, float],
 ) -> dict[str, Any]:
     """Everything measured, as it is written to bench.json."""
     return {
@@ -32,6 +34,7 @@ def document(
         "threads": threads,
         "rounds": rounds,
         "ceilings": dict(ceilings),
+        "load": [round(value, 2) for value in load],
         "missing": list(missing),
         "workloads": [_entry(outcome) for outcome in outcomes],
         "goals": judged(outcomes, GOALS),
@@ -72,10 +75,12 @@ def markdown(found: Mapping[str, Any]) -> str:
         f"Shape {shape['name']}: vocabulary {shape['vocab']}, d_model {shape['d_model']}, "
         f"{shape['num_heads']} heads, {shape['layers']}+{shape['layers']} layers, d_ff {shape['d_ff']}, "
         f"source {shape['source']}, float32. {found['threads']} threads, interleaved, best of "
-        f"{found['rounds']}; the loop that re-runs everything once.",
+        f"{found['rounds']}. The loop that re-runs everything is timed at every {EVERY}th length and "
+        "multiplied. Ratios: best over best, and the least and most of a round.",
         "",
         f"Ceilings of this machine while it ran: {ceilings['matmul_gflops']} GFLOP/s (float32 product), "
-        f"{ceilings['bandwidth_gbs']} GB/s (reading memory).",
+        f"{ceilings['bandwidth_gbs']} GB/s (reading memory). Processes waiting (load average) before and "
+        f"after: {found['load'][0]:.1f} and {found['load'][1]:.1f}.",
     ]
     lines += [f"\n{sentence}." for sentence in found["missing"]]
     for entry in found["workloads"]:

@@ -5,6 +5,7 @@ Shapes: B rows, L tokens, n new tokens, V vocabulary.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -20,6 +21,7 @@ from attest_impls.eager.model import Transformer
 
 from .component import Model
 from .decoding import State, empty_state, moved, read_on, remember
+from .single import pays, read_one
 
 CHECK_EVERY = 8  # tokens between two looks at the stop flags: a look waits for the device
 
@@ -51,8 +53,12 @@ class Decoding(Model):
         memory = self.compiled("remember", remember)(model, source)
         return empty_state(model, source, memory, capacity)
 
-    def advance(self, model: Transformer, state: State, tokens: Tensor) -> tuple[Tensor, State]:
-        read = self.compiled("read_on", read_on)
+    def advance(
+        self, model: Transformer, state: State, tokens: Tensor, alone: bool = False
+    ) -> tuple[Tensor, State]:
+        """`alone`: there is never more than one token, so that the graph for one is worth having."""
+        single = alone and pays(state.rows, model.projection.weight)
+        read = self.compiled("read_one", read_one) if single else self.compiled("read_on", read_on)
         tokens = tokens.contiguous()  # a column of a wider array has other strides: another graph
         logits = read(
             model, tokens, state.position, state.source_seen, state.target_seen, state.past, state.memory
@@ -75,7 +81,7 @@ class CompiledSearch:
         return self._model.begin(model, source, capacity)
 
     def advance(self, model: Transformer, state: State, tokens: Tensor) -> tuple[Tensor, State]:
-        return self._model.advance(model, state, tokens)
+        return self._model.advance(model, state, tokens, alone=True)
 
     def reorder(self, state: State, rows: Tensor, same_source: bool = False) -> State:
         return moved(state, rows, same_source)
@@ -88,7 +94,7 @@ class CompiledSearch:
         written = source.new_full((B, max_len), config.pad_id)
         ended = torch.zeros(B, 1, dtype=torch.bool, device=source.device)
         scores = torch.zeros(B, 1, dtype=torch.float64, device=source.device)
-        step = self._model.compiled("greedy", greedy_step)
+        step = self._greedy_step(model, B)
         for n in range(max_len):
             token, ended, scores = step(model, token, ended, scores, written, *_parts(state))
             state.position += 1
@@ -96,15 +102,33 @@ class CompiledSearch:
                 break
         return written[:, None, : _longest(written, config.eos_id, max_len)], scores
 
+    def _greedy_step(self, model: Transformer, rows: int) -> Callable[..., Any]:
+        single = pays(rows, model.projection.weight)
+        name, function = ("greedy_one", greedy_step_of_one) if single else ("greedy", greedy_step)
+        return self._model.compiled(name, function)
 
-def greedy_step(
-    model: Transformer, token: Tensor, ended: Tensor, scores: Tensor, written: Tensor, *parts: Any
+
+def greedy_step(model: Transformer, token: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
+    """One token for every row."""
+    ended, scores, written, *parts = rest
+    return _choose(model, read_on(model, token, *parts)[:, -1], ended, scores, written, parts[0])
+
+
+def greedy_step_of_one(model: Transformer, token: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
+    """The same in inductor's own loops."""
+    ended, scores, written, *parts = rest
+    return _choose(model, read_one(model, token, *parts)[:, -1], ended, scores, written, parts[0])
+
+
+def _choose(
+    model: Transformer, logits: Tensor, ended: Tensor, scores: Tensor, written: Tensor, position: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """One token for every row; a row that has ended gets padding."""
-    logits = read_on(model, token, *parts)[:, -1]
+    """The likeliest token of every row, written down; a row that has ended gets padding."""
     likeliest = logits.argmax(-1, keepdim=True)
-    gained = logits.double().log_softmax(-1).gather(-1, likeliest)
-    written.index_copy_(1, parts[0], torch.where(ended, model.config.pad_id, likeliest))
+    # Its log-probability is minus the logarithm of a sum whose largest term is 1: only the sum is widened.
+    wide = logits if logits.dtype == torch.float64 else logits.float()
+    gained = -(wide - wide.amax(-1, keepdim=True)).exp().double().sum(-1, keepdim=True).log()
+    written.index_copy_(1, position, torch.where(ended, model.config.pad_id, likeliest))
     scores = scores + torch.where(ended, 0.0, gained)
     return likeliest, ended | (likeliest == model.config.eos_id), scores
 
