@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import product
 
 import numpy as np
 from hypothesis import strategies as st
@@ -21,7 +22,7 @@ from attest.contract import Config, float_dtype
 from attest.evidence import note_case
 from attest.properties import given, verifies
 from attest.reference.oracle import Expected
-from attest.strategies.attention import LONG, AttentionCase, attention_cases, weights_of
+from attest.strategies.attention import LONG, MASKS, AttentionCase, attention_cases, weights_of
 from attest.strategies.projections import ProjectionCase, projection_cases
 
 MAPS = (("query", "q"), ("key", "k"), ("value", "v"))
@@ -81,6 +82,16 @@ def longer_sequences_and_wider_heads_too(impl: Subject, case: AttentionCase, S: 
     """Lengths on either side of the blocks in which fused kernels work, and the widths of real models."""
     wide = 0 if impl.policy.one_config else wide
     case = case.but(S=S, d_k=wide or case.d_k, d_v=wide or case.d_v)
+    component = case.built(impl)
+    seen = component(**case.inputs)["output"]
+    expect_close(seen, case.expected["output"], "output", factor=component.widening)
+
+
+@verifies("M1.2", effort=0.2)
+@given(case=attention_cases(masks=("none", "keys"), kinds=("tiny",)), S=st.sampled_from((129, 200, 513)))
+def every_key_of_a_long_row_counts(impl: Subject, case: AttentionCase, S: int) -> None:
+    """Among hundreds of keys with nearly equal scores, each has its share."""
+    case = case.but(S=S)
     component = case.built(impl)
     seen = component(**case.inputs)["output"]
     expect_close(seen, case.expected["output"], "output", factor=component.widening)
@@ -211,3 +222,11 @@ def gradients_are_right(impl: Subject, case: AttentionCase) -> None:
     expect_gradients(seen, case.gradients_for(case.inputs), factor=component.widening)
     for name in ("k", "v"):
         expect_zero(seen.inputs[name][case.unseen], f"the gradient of a hidden row of {name}")
+
+
+@verifies("M1.13", effort=0.2)
+@given(case=attention_cases(min_keys=2, kinds=("unit", "init")))
+def gradients_are_right_in_every_form(impl: Subject, case: AttentionCase) -> None:
+    """With every form of mask and with none, for several queries and for a single one, as in decoding."""
+    for mask, T in product(MASKS, (1, case.T)):
+        gradients_are_right(impl, case.but(mask=mask, T=T).fitted(impl))

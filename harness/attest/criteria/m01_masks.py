@@ -113,6 +113,15 @@ def padding_mask_hides_the_pads(impl: Subject, case: MaskCase) -> None:
     expect_mask(impl.call("padding_mask", case.ids, case.pad_id), wanted, "padding_mask")
 
 
+@verifies("M1.4c")
+@given(case=mask_cases())
+def pads_are_hidden_wherever_they_stand(impl: Subject, case: MaskCase) -> None:
+    """Before the tokens of a row and between them as after them."""
+    for where, ids in (("on the left", case.ids[:, ::-1].copy()), ("in between", case.scattered)):
+        seen = impl.call("padding_mask", ids, case.pad_id)
+        expect_mask(seen, (ids != case.pad_id)[:, None, :], f"padding_mask of pads {where}")
+
+
 @verifies("M1.5")
 @given(case=attention_cases(causal=True))
 def weights_of_the_future_are_zero(impl: Subject, case: AttentionCase) -> None:

@@ -164,6 +164,18 @@ class last_block_of_keys_dropped(Formulas):
         return super().weights_from(scores, whole if allowed is None else np.asarray(allowed & whole))
 
 
+@defect("M1.2")
+class only_the_largest_of_many_weights(Formulas):
+    """Of more than 64 keys, those with smaller weights than the 64 largest are left out."""
+
+    def weights_from(self, scores: Var, allowed: Array | None) -> Var:
+        weights = super().weights_from(scores, allowed)
+        if scores.shape[-1] <= 64:
+            return weights
+        kept = weights.value >= np.sort(weights.value, axis=-1)[..., -64, None]
+        return super().weights_from(scores, kept if allowed is None else np.asarray(allowed & kept))
+
+
 @defect("M1.3", "M1.2")
 class softmax_over_queries(Formulas):
     """The softmax runs over the queries."""
@@ -265,6 +277,25 @@ class detached_keys(Formulas):
 
     def scores(self, q: Var, k: Var) -> Var:
         return super().scores(q, detach(k))
+
+
+@defect("M1.13")
+class keys_detached_for_a_single_query(Formulas):
+    """With one query, as in decoding, the keys are taken for a cache and get no gradient."""
+
+    def scores(self, q: Var, k: Var) -> Var:
+        return super().scores(q, detach(k) if q.shape[-2] == 1 < k.shape[-2] else k)
+
+
+@defect("M1.13")
+class queries_detached_under_a_shared_mask(Formulas):
+    """The branch for a mask without a batch axis works on a detached copy of the queries."""
+
+    def attention(
+        self, q: Var, k: Var, v: Var, mask: Array | None = None, causal: bool = False
+    ) -> dict[str, Var]:
+        shared = mask is not None and np.ndim(mask) == 2
+        return super().attention(detach(q) if shared else q, k, v, mask, causal)
 
 
 @defect("M1.13")

@@ -205,6 +205,14 @@ class padding_mask_inverted(Formulas):
         return ~super().padding_mask(ids, pad_id)
 
 
+@defect("M1.4c")
+class pads_counted_as_a_tail(Formulas):
+    """Pads are counted and hidden at the end of the row, wherever they stand."""
+
+    def padding_mask(self, ids: Array, pad_id: int) -> Array:
+        return self.length_mask((ids != pad_id).sum(-1), ids.shape[1])
+
+
 @defect("M1.5", "M1.5a")
 class causal_off_by_one(Formulas):
     """Each query also sees the next key."""

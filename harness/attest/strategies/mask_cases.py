@@ -37,6 +37,11 @@ class MaskCase(Case):
         ids[np.arange(self.S) >= self.row_lengths[:, None]] = self.pad_id
         return ids
 
+    @cached_property
+    def scattered(self) -> Array:
+        """The same ids in another order, so that pads stand anywhere."""
+        return self.rng(2).permuted(self.ids, axis=1)
+
 
 def mask_cases() -> st.SearchStrategy[MaskCase]:
     """Every pad id of a small vocabulary."""
