@@ -29,8 +29,8 @@ NARROW = ("bfloat16", "float16")
 
 
 def rates(impl: Subject) -> tuple[float, ...]:
-    """Not a half: there p and 1 - p are the same."""
-    return (0.4,) if impl.policy.one_config or impl.dtypes[0] in NARROW else (0.1, 0.4)
+    """Below a half and above, where p and 1 - p change places."""
+    return (0.4,) if impl.policy.one_config or impl.dtypes[0] in NARROW else (0.1, 0.7)
 
 
 def embedded(impl: Subject, rate: float) -> tuple[EmbeddedSample, Boundary]:

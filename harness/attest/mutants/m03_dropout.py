@@ -97,6 +97,17 @@ class rate_is_the_share_kept(Formulas):
 
 
 @defect("M3.7", "M3.7a")
+class rate_never_above_a_half(Formulas):
+    """Above a half, p and 1 - p change places."""
+
+    def dropout(self, x: Var, place: str) -> Var:
+        p = min(self.config.dropout, 1.0 - self.config.dropout)
+        if self.noise is None or not p:
+            return x
+        return ops.scale(x, (self.noise.random(x.shape) >= p) / (1.0 - p))
+
+
+@defect("M3.7", "M3.7a")
 class dropout_twice(Formulas):
     """Once in the sublayer and once in the residual connection."""
 

@@ -162,3 +162,11 @@ class eps_not_configurable(Formulas):
 
     def layer_norm(self, x: Var, p: Scope) -> Var:
         return ops.layer_norm(x, p["weight"], p["bias"], 1e-5)
+
+
+@defect("M4.9")
+class eps_raised_to_the_usual(Formulas):
+    """An eps below 1e-5 is raised to it."""
+
+    def layer_norm(self, x: Var, p: Scope) -> Var:
+        return ops.layer_norm(x, p["weight"], p["bias"], max(self.config.norm_eps, 1e-5))
