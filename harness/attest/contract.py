@@ -280,7 +280,7 @@ class ShapePolicy:
         """As the report prints it; empty where nothing is narrowed."""
         asked = {
             f"no batch, length or head count below {self.min_size}": self.min_size > 1,
-            "few fixed configs per operation, one dtype, gradients in the most exact one": self.one_config,
+            "few fixed configs per operation, one dtype and at most one more for gradients": self.one_config,
             "an all-True mask in place of none": self.always_mask,
         }
         return "; ".join(rule for rule, holds in asked.items() if holds)
