@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
 
-from attest.bench.workloads import FIRST_WORD, NEVER, Workload
+from attest.bench.workloads import FIRST_WORD, NEVER, Shape, Workload
 from attest.boundary import NotOffered, Subject
 from attest.checks import quiet
 from attest.contract import Array, Config
@@ -63,13 +64,14 @@ def _built(subject: Subject, operation: str, work: Workload) -> Any:
     """The bare component with the workload's weights: the boundary's copies are not what is timed."""
     component = subject.construct(operation, _config(subject, work))
     with quiet():
-        component.load(parameters(work))
+        component.load(parameters(work.shape))
     return component
 
 
-def parameters(work: Workload) -> dict[str, Array]:
+@cache
+def parameters(shape: Shape) -> dict[str, Array]:
     """Random weights under which no row ends early."""
-    made = random_parameters("transformer", work.shape.config, np.random.default_rng(0))
+    made = random_parameters("transformer", shape.config, np.random.default_rng(0))
     made["projection.bias"][:FIRST_WORD] = NEVER
     return {name: value.astype(np.float32) for name, value in made.items()}
 

@@ -23,6 +23,7 @@ def bench(
     rounds: int,
     threads: int,
     device: str = "cpu",
+    clock: str = "wall",
     with_peers: bool = True,
     say: Say = lambda line: None,
 ) -> dict[str, Any]:
@@ -34,12 +35,11 @@ def bench(
         limits = ceilings() if shape is BASE else ceilings(size=128, read=1 << 20)
         entrants = from_requests(requests, device)
         others, missing = peers(threads) if with_peers else ([], [])
-        outcomes = [measure(work, [*entrants, *others], rounds, say) for work in works]
+        outcomes = [measure(work, [*entrants, *others], rounds, say, clock) for work in works]
     finally:
         _set_threads(before)
-    return document(
-        shape, outcomes, limits, threads=threads, rounds=rounds, missing=missing, load=(load, _load())
-    )
+    about = {"threads": threads, "rounds": rounds, "clock": clock, "missing": missing}
+    return document(shape, outcomes, limits, about, load=(load, _load()))
 
 
 def _set_threads(threads: int) -> int:

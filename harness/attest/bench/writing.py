@@ -21,21 +21,16 @@ def document(
     shape: Shape,
     outcomes: Sequence[Outcome],
     ceilings: Mapping[str, float],
-    *,
-    threads: int,
-    rounds: int,
-    missing: Sequence[str],
+    about: Mapping[str, Any],
     load: tuple[float, float],
 ) -> dict[str, Any]:
     """Everything measured, as it is written to bench.json."""
     return {
         "shape": {name: value for name, value in vars(shape).items() if name != "config"},
         "environment": environment(),
-        "threads": threads,
-        "rounds": rounds,
+        **about,
         "ceilings": dict(ceilings),
         "load": [round(value, 2) for value in load],
-        "missing": list(missing),
         "workloads": [_entry(outcome) for outcome in outcomes],
         "goals": judged(outcomes, GOALS),
     }
@@ -74,9 +69,9 @@ def markdown(found: Mapping[str, Any]) -> str:
         "",
         f"Shape {shape['name']}: vocabulary {shape['vocab']}, d_model {shape['d_model']}, "
         f"{shape['num_heads']} heads, {shape['layers']}+{shape['layers']} layers, d_ff {shape['d_ff']}, "
-        f"source {shape['source']}, float32. {found['threads']} threads, interleaved, best of "
-        f"{found['rounds']}. The loop that re-runs everything is timed at every {EVERY}th length and "
-        "multiplied. Ratios: best over best, and the least and most of a round.",
+        f"source {shape['source']}, float32. {found['threads']} threads, interleaved, {found['clock']} "
+        f"time, best of {found['rounds']}. The loop that re-runs everything is timed at every {EVERY}th "
+        "length and multiplied. Ratios: best over best, and the least and most of a round.",
         "",
         f"Ceilings of this machine while it ran: {ceilings['matmul_gflops']} GFLOP/s (float32 product), "
         f"{ceilings['bandwidth_gbs']} GB/s (reading memory). Processes waiting (load average) before and "

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -16,6 +18,8 @@ import click
 @click.option("--rounds", "-k", default=5, show_default=True, type=click.IntRange(1), metavar="K",
               help="Every entrant is timed once per round; the best counts.")  # fmt: skip
 @click.option("--threads", type=click.IntRange(1), metavar="N", help="[default: the number of cores]")
+@click.option("--clock", default="wall", show_default=True, type=click.Choice(["wall", "cpu"]),
+              help="cpu: the processor's own time, for one thread beside busy neighbours.")  # fmt: skip
 @click.option("--device", default="cpu", show_default=True, metavar="DEVICE", help="Of the implementations.")
 @click.option("--small", is_flag=True, help="A tiny model and few tokens: to see that it works.")
 @click.option("--peers/--no-peers", default=True, show_default=True,
@@ -27,6 +31,7 @@ def command(
     workload: tuple[str, ...],
     rounds: int,
     threads: int | None,
+    clock: str,
     device: str,
     small: bool,
     peers: bool,
@@ -36,24 +41,36 @@ def command(
     threads = threads or os.cpu_count() or 1
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ[name] = str(threads)  # before anything heavy is imported
-    from rich.console import Console
-
     from attest.bench.session import bench
     from attest.bench.workloads import BASE, SMALL, chosen
     from attest.bench.writing import markdown, write
 
     shape = SMALL if small else BASE
     works = chosen(shape, workload)
-    with Console(stderr=True).status("starting") as status:
+    with _progress() as say:
         found = bench(
             shape,
             works,
             impl or ("eager", "compiled"),
             rounds=rounds,
             threads=threads,
+            clock=clock,
             device=device,
             with_peers=peers,
-            say=status.update,
+            say=say,
         )
     click.echo(markdown(found))
     click.echo(f"wrote {', '.join(map(str, write(found, reports)))}")
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[str], None]]:
+    """One line that changes in place on a terminal, a line per stage elsewhere."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda line: click.echo(line, err=True)
+        return
+    with console.status("starting") as status:
+        yield status.update
