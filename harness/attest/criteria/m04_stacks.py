@@ -333,6 +333,35 @@ def the_encoder_looks_both_ways(impl: Subject, case: LayerCase) -> None:
     expect(not found.gaps.any(), found.sentence())
 
 
+@verifies("M4.10")
+def padding_is_inert_in_training_too(impl: Subject) -> None:
+    """With dropout on, content of padded positions leaves the real ones the same to the bit."""
+    for norm in ("post", "pre"):
+        expect_inert_in_training(impl, LayerCase(part="encoder", norm=norm, mask="keys"))
+
+
+@verifies("M4.10a")
+def hidden_memory_is_inert_in_training_too(impl: Subject) -> None:
+    """With dropout on, what the memory's mask hides leaves the output the same to the bit."""
+    for norm in ("post", "pre"):
+        expect_inert_in_training(impl, LayerCase(part="decoder", norm=norm, memory_mask="keys"))
+
+
+def expect_inert_in_training(impl: Subject, case: LayerCase) -> None:
+    """Passes where there is no train mode."""
+    case = case.but(B=2, T=5, S=6, D=8, H=2, F=16, N=2, seed=5, dtype=impl.dtypes[0]).fitted(impl)
+    note_case(f"case={case} mode=train", case.part, case.norm)
+    component = loaded(impl, case)
+    if not has(component, "train"):
+        return
+    name, hidden = ("memory", ~case.memory_allowed[:, 0]) if case.decodes else ("x", ~case.real)
+    changed = {**case.inputs, name: spoiled(case, case.inputs[name], hidden, 1e3)}
+    component.train(case.seed)
+    before, after = output_of(component, case.inputs), output_of(component, changed)
+    component.eval()
+    expect_same_output(case, after, before, f"after a change of what is hidden in {name}, train mode, output")
+
+
 @verifies("M4.10a")
 @given(
     case=layer_cases(parts=("decoder",), memory_masks=KEY_MASKS, max_depth=3),

@@ -131,6 +131,22 @@ class source_padding_ignored(Formulas):
         return super().encoder_layer(x, None, p)
 
 
+@defect("M4.10")
+class source_padding_ignored_in_training(Formulas):
+    """The encoder's mask is handed on in eval mode only."""
+
+    def encoder_layer(self, x: Var, mask: Array | None, p: Scope) -> Var:
+        return super().encoder_layer(x, mask if self.noise is None else None, p)
+
+
+@defect("M4.10a")
+class memory_mask_ignored_in_training(Formulas):
+    """The mask of the memory is handed on in eval mode only."""
+
+    def cross_attention(self, x: Var, memory: Var, mask: Array | None, p: Scope) -> Var:
+        return super().cross_attention(x, memory, mask if self.noise is None else None, p)
+
+
 @defect("M4.10", "M4.11")
 class source_padding_in_first_layer_only(Formulas):
     """The encoder's mask reaches the first layer only."""
