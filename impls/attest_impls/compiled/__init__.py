@@ -27,6 +27,7 @@ from .component import (
     TokenLookup,
     component,
 )
+from .frozen import FrozenGenerator, frozen
 from .fused import Attention
 from .generation import Decoding, Generator
 
@@ -105,7 +106,7 @@ class Compiled(Eager):
         return CompiledTrainer(self.transformer(config), config)
 
     def generate(self, config: Config) -> Generator:
-        return component(Transformer, config, Generator)
+        return component(Transformer, config, FrozenGenerator if frozen(config) else Generator)
 
 
 @pluggy.HookimplMarker("attest")

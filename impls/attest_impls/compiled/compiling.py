@@ -64,25 +64,36 @@ def compiled(
     kind: type | None = None,
     device: str = "cpu",
     dynamic: bool = True,
+    shared: bool = True,
     **settings: Any,
 ) -> Callable[..., Any]:
     """The function as one graph, noted in a report. `kind` keeps apart what has nothing in common.
 
     `settings` are inductor's. The function takes the module as an argument: a closure could not be shared.
     """
-    if device.startswith("cuda"):
+    on_cuda = device.startswith("cuda")
+    if on_cuda:
         settings = {"triton.cudagraphs": True, **settings}
-    graph = _graph(function, kind, dynamic, tuple(sorted(settings.items())))
+    make = _graph if shared else _graph.__wrapped__
+    graph = make(function, kind, dynamic, tuple(sorted(settings.items())))
     report.graphs += 1
 
     def call(*args: Any, **given: Any) -> Any:
         _reports.append(report)
         try:
-            return graph(*args, **given)
+            if not on_cuda:
+                return graph(*args, **given)
+            torch.compiler.cudagraph_mark_step_begin()
+            return _kept(graph(*args, **given))
         finally:
             _reports.pop()
 
     return call
+
+
+def _kept(outputs: Any) -> Any:
+    """Copies: the memory of a CUDA graph is written again by its next replay."""
+    return torch.utils._pytree.tree_map_only(torch.Tensor, torch.clone, outputs)
 
 
 @cache

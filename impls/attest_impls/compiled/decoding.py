@@ -21,6 +21,13 @@ from attest_impls.eager.model import Transformer
 Pairs = list[tuple[Tensor, Tensor]]  # keys and values of each layer
 
 
+def stay(*tensors: Tensor) -> None:
+    """A CUDA graph reads and writes these where they are; it refuses to write to others."""
+    for x in tensors:
+        if x.is_cuda:
+            torch._dynamo.mark_static_address(x, guard=False)
+
+
 @dataclass(eq=False)
 class State:
     """A prefix as the graph needs it; `length` is for the checks outside."""
@@ -32,6 +39,9 @@ class State:
     position: Tensor  # (1,)
     length: int = 0
     spent: bool = field(default=False, repr=False)
+
+    def __post_init__(self) -> None:
+        stay(self.target_seen, *(x for pair in (*self.past, *self.memory) for x in pair))
 
     @property
     def rows(self) -> int:

@@ -20,7 +20,7 @@ from attest_impls.eager.generation import generate
 from attest_impls.eager.model import Transformer
 
 from .component import Model
-from .decoding import State, empty_state, moved, read_on, remember
+from .decoding import State, empty_state, moved, read_on, remember, stay
 from .single import pays, read_one
 
 CHECK_EVERY = 8  # tokens between two looks at the stop flags: a look waits for the device
@@ -92,6 +92,7 @@ class CompiledSearch:
         state = self.start(model, source, max_len)
         token = source.new_full((B, 1), config.bos_id)
         written = source.new_full((B, max_len), config.pad_id)
+        stay(written)
         ended = torch.zeros(B, 1, dtype=torch.bool, device=source.device)
         scores = torch.zeros(B, 1, dtype=torch.float64, device=source.device)
         step = self._greedy_step(model, B)
