@@ -92,14 +92,21 @@ def every_score_is_that_of_its_tokens(impl: Subject, case: BeamCase) -> None:
     for row, found in enumerate(beam(impl, case)):
         expect_ordered(found)
         teacher = case.teacher(impl)
-        fed = teacher.inputs([tokens for tokens, _ in found])
-        own = logits_of(model(source=np.repeat(case.source[row : row + 1], len(found), axis=0), target=fed))
+        fed = no_smaller(teacher.inputs([tokens for tokens, _ in found]), impl, case)
+        own = logits_of(model(source=np.repeat(case.source[row : row + 1], len(fed), axis=0), target=fed))
         readings = read(impl, case, row, found)
         said = [
             Reading(r.tokens, r.logits, r.bounds, summed(own[k], r.tokens), 2 * r.error)
             for k, r in enumerate(readings)
         ]
         expect_scores(found, said, case.alpha)
+
+
+def no_smaller(fed: Array, impl: Subject, case: BeamCase) -> Array:
+    """The targets (K, L), with rows and padding added up to the least size of a shape policy."""
+    rows, length = (max(0, impl.policy.min_size - n) for n in fed.shape)
+    wide = np.pad(fed, ((0, 0), (0, length)), constant_values=case.config.pad_id)
+    return np.pad(wide, ((0, rows), (0, 0)), mode="edge")
 
 
 def logits_of(seen: dict[str, Array]) -> Array:
