@@ -49,14 +49,21 @@ def test_help_names_every_command(attest):
         (["list", "--parameters", "encoder", "d_ff=x"], "Error: d_ff='x' is not a whole number; "),
         (["list", "--parameters", "encoder", "bias=7"], "Error: bias='7' is not true or false; "),
         (["list", "--impl", "eagr"], "Error: --impl=eagr is not a registered implementation; did you mean"),
+        (["list", "--parameters", ""], "Error: operation='' is unknown; use one of attention, "),
+        (["explain", ""], "Error: '' names nothing; give a criterion, milestone, symptom or defect\n"),
         (["explain", "M1.99"], "Error: 'M1.99' is no criterion, milestone, symptom or defect; did you mean"),
         (["explain", "xyzzy plugh"], "symptom or defect; give a criterion of `attest list criteria`"),
         (["new", "a/b"], "Error: name='a/b' cannot name a report; use letters, digits, dot"),
+        (["new", "torch"], "Error: torch.py would hide the module torch; choose another name\n"),
         (["new", "x", "--framework", "jax"], "see `attest new --help`\n"),
         (["selftest", "-m", "M99"], "Error: milestone='M99' is unknown; use one of M1, M2"),
         (["selftest", "-d", "no_scal"], "Error: defect='no_scal' is unknown; did you mean no_scale?\n"),
         (["diff", "a.json", "b.json"], "Error: report=a.json cannot be read (No such file or directory); "),
         (["merge", "a.json"], "Error: report=a.json cannot be read"),
+        (
+            ["run", "-i", "eager", "-n", "-3"],
+            "Error: -n='-3' is no number of workers; use 0, 1, 2 ",
+        ),
     ],
 )
 def test_a_wrong_command_is_one_sentence_and_exit_code_2(attest, words, sentence):
@@ -214,6 +221,42 @@ def test_a_run_that_ends_without_its_records_is_exit_code_3(attest, tmp_path):
 def test_run_refuses_as_pytest_does(attest):
     code, _, err = attest("run", "--impl", "eagr")
     assert (code, err) == (2, "ERROR: --impl=eagr is not a registered implementation; did you mean eager?\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--reports", ""], "reports='' names no directory; use for example reports"),
+        (
+            ["--reports", "a_file"],
+            "reports=a_file cannot be written (Not a directory); choose another ",
+        ),
+        (["--case", ""], "case='' has no name=value; paste the whole line of the report"),
+        (["--case", "foo=1"], "case='foo=1' fits none of the criteria chosen; paste the whole line of the "),
+    ],
+)
+def test_run_refuses_before_anything_is_judged_or_written(attest, tmp_path, words, sentence):
+    (tmp_path / "a_file").write_text("")
+    code, _, err = attest("run", "--impl", "eager", "-c", "M1.2", "-n", "0", *words)
+    assert code == 2
+    assert err.startswith(f"ERROR: {sentence}")
+    assert [p.name for p in tmp_path.iterdir()] == ["a_file"]
+
+
+def test_a_fault_of_ours_is_one_sentence_and_exit_code_3(attest, monkeypatch):
+    monkeypatch.setattr("attest.spec.load_spec", lambda: 1 / 0)
+    code, out, err = attest("list")
+    assert (code, out) == (3, "")
+    assert err.startswith(
+        "Error: attest failed (ZeroDivisionError: division by zero); set ATTEST_TRACEBACK=1"
+    )
+
+
+def test_an_output_directory_that_cannot_be_made(attest, tmp_path):
+    attest("new", "mine", "--framework", "numpy")
+    report(attest, "--impl", "mine.py", "-c", "M1.5a", "--reports", "one")
+    code, _, err = attest("merge", "one/mine/report.json", "-o", "mine.py/below")
+    assert (code, err) == (2, "Error: mine.py/below cannot be used (Not a directory); check the path\n")
 
 
 def test_the_live_view_shows_a_table_and_the_first_failure():

@@ -134,8 +134,10 @@ def test_an_unknown_factory(tmp_path):
 
 
 def test_an_unknown_module():
+    with pytest.raises(UsageError, match="names a module that is not installed; check its name"):
+        parse_request("no_such_package.module:make")
     with pytest.raises(BrokenPlugin, match="cannot be imported"):
-        load(parse_request("no_such_package.module:make"))
+        load(parse_request("attest.no_such_module:make"))
 
 
 def test_printable_shows_control_characters():

@@ -94,13 +94,25 @@ def _check_exists(request: Request) -> None:
                 f"--impl={printable(request.text)} is not a Python file; name a file ending in .py"
             )
     elif request.factory is None and request.target not in registered():
-        near = difflib.get_close_matches(request.target, registered_names(), 1, 0.5)
+        near = difflib.get_close_matches(request.target, registered_names(), 1, 0.6)
         hint = (
             f"did you mean {near[0]}?"
             if near
             else f"use one of {_known()}, a file.py or package.module:factory"
         )
         raise UsageError(f"--impl={printable(request.text)} is not a registered implementation; {hint}")
+    elif request.factory is not None and not _is_module(request.target):
+        raise UsageError(
+            f"--impl={printable(request.text)} names a module that is not installed; check its name"
+        )
+
+
+def _is_module(name: str) -> bool:
+    """Whether its package can be found; only a plugin that is there can be broken."""
+    try:
+        return importlib.util.find_spec(name.partition(".")[0]) is not None
+    except (ImportError, ValueError):
+        return False
 
 
 def load(request: Request) -> list[Any]:

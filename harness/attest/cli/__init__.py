@@ -5,6 +5,7 @@ A command module imports nothing heavy at the top: `attest list` and `attest exp
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import import_module
 from pkgutil import iter_modules
@@ -57,19 +58,31 @@ def cli(ctx: click.Context) -> None:
 
 
 def main() -> None:
-    """Entry point: what a user did wrong is one sentence and exit code 2, a broken spec exit code 3."""
+    """Entry point: what a user did wrong is one sentence and exit code 2, a fault of ours exit code 3."""
     try:
         code = cli(prog_name="attest", standalone_mode=False)
     except click.Abort:
         code = _refuse("interrupted", 130)
     except click.ClickException as error:
         code = _refuse(_sentence(error), 2)
-    except ValueError as error:
+    except BrokenPipeError:
+        code = _refuse("the output was closed before its end", 3)
+    except OSError as error:
+        where = f"{error.filename} cannot be used ({error.strerror})" if error.filename else str(error)
+        code = _refuse(f"{where}; check the path", 2)
+    except Exception as error:
         codes = {"SpecError": 3, "UsageError": 2, "BrokenPlugin": 2, "ReportError": 2}
-        if type(error).__name__ not in codes:
-            raise
-        code = _refuse(str(error), codes[type(error).__name__])
+        code = codes.get(type(error).__name__, 0)
+        code = _refuse(str(error), code) if code else _confess(error)
     sys.exit(code)
+
+
+def _confess(error: Exception) -> int:
+    """A fault of ours in one sentence; ATTEST_TRACEBACK=1 shows where it happened."""
+    if os.environ.get("ATTEST_TRACEBACK"):
+        raise error
+    what = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+    return _refuse(f"attest failed ({what}); set ATTEST_TRACEBACK=1 to see where, and report it", 3)
 
 
 def _refuse(sentence: str, code: int) -> int:

@@ -20,6 +20,8 @@ def command(words: tuple[str, ...]) -> None:
 
     spec = load_spec()
     what = " ".join(words).strip()
+    if not what:
+        raise click.UsageError("'' names nothing; give a criterion, milestone, symptom or defect")
     criterion = {id.lower(): c for id, c in spec.by_id.items()}.get(what.lower())
     milestone = {m.id.lower(): m for m in spec.milestones}.get(what.lower())
     if criterion:

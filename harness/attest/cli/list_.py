@@ -26,9 +26,9 @@ def command(offers: bool, impl: tuple[str, ...], parameters: str | None, words: 
     for section in sections:
         if section not in SECTIONS:
             raise click.UsageError(f"section={section!r} is unknown; use one of {', '.join(SECTIONS)}")
-    if overrides and not parameters:
+    if overrides and parameters is None:
         raise click.UsageError(f"{overrides[0]!r} changes a config; it needs --parameters OPERATION")
-    if parameters:
+    if parameters is not None:
         _show_parameters(parameters, overrides)
     elif offers or impl:
         _show_offers(impl)
@@ -96,4 +96,4 @@ def _show_parameters(operation: str, overrides: list[str]) -> None:
             size *= n
         total += size
         click.echo(f"{name:<{width}}  ({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})")
-    click.echo(f"{len(found)} arrays, {total} numbers")
+    click.echo(f"{len(found)} array{'s' * (len(found) > 1)}, {total} numbers")

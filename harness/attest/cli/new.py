@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -22,6 +23,8 @@ def command(name: str, framework: str | None) -> None:
         raise click.UsageError(
             f"name={name!r} cannot name a report; use letters, digits, dot, dash or underscore"
         )
+    if not Path(f"{name}.py").exists() and (name in sys.stdlib_module_names or find_spec(name)):
+        raise click.UsageError(f"{name}.py would hide the module {name}; choose another name")
     path = Path(f"{name}.py")
     text = starter(framework or ("torch" if find_spec("torch") else "numpy"), name)
     try:

@@ -60,6 +60,8 @@ def command(
     """
     from attest.running.front import Mode, run_pytest
 
+    if workers is not None and not (workers == "auto" or (workers.isascii() and workers.isdecimal())):
+        raise click.UsageError(f"-n={workers!r} is no number of workers; use 0, 1, 2 ... or auto")
     arguments = [f"--impl={i}" for i in impl]
     arguments += [f"--milestone={m}" for m in milestone]
     arguments += [f"--criterion={c}" for c in criterion]
@@ -70,7 +72,7 @@ def command(
         "device": device,
     }
     settings |= {"dtype": dtype, "seed": seed, "case": case}
-    arguments += [f"--attest-{k}={v}" for k, v in settings.items() if v and v != _DEFAULTS.get(k)]
+    arguments += [f"--attest-{k}={v}" for k, v in settings.items() if v is not None and v != _DEFAULTS.get(k)]
     arguments += ["-n", workers or str(min(2, os.cpu_count() or 1)), *pytest_args]
     if verbose:
         click.echo(f"pytest {shlex.join(arguments)}", err=as_json)
@@ -78,4 +80,4 @@ def command(
     ctx.exit(run_pytest(arguments, mode))
 
 
-_DEFAULTS = {"profile": "standard", "reports": "reports", "device": "cpu", "seed": "0"}
+_DEFAULTS = {"report": "", "profile": "standard", "reports": "reports", "device": "cpu", "seed": "0"}

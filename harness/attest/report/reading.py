@@ -9,7 +9,13 @@ from typing import Any
 from attest.registry import printable
 from attest.report.document import FORMAT, Document
 
-_TOP = ("implementation", "spec_version", "environment", "selection", "milestones")
+_TOP = {
+    "implementation": str,
+    "spec_version": str,
+    "environment": dict,
+    "selection": dict,
+    "milestones": list,
+}
 _ROW = ("id", "level", "verdict", "text_hash", "worst_ratio", "stands_on", "blocked_by", "examples")
 
 
@@ -42,9 +48,9 @@ def _check(document: Any, shown: str) -> None:
         found = printable(str(document["format"]))
         raise ReportError(f"report={shown} has format {found}, this version reads {FORMAT}; write it again")
     try:
-        whole = all(key in document for key in _TOP)
+        whole = all(isinstance(document.get(key), kind) for key, kind in _TOP.items())
         whole = whole and all(key in row for row in rows_of(document).values() for key in _ROW)
-    except (TypeError, KeyError):
+    except (AttributeError, TypeError, KeyError):
         whole = False
     if not whole:
         raise ReportError(

@@ -8,12 +8,13 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from attest.properties import Property, load_properties
+from attest.properties import Property, load_properties, parse_drawn
 from attest.registry import NAME_RULE, Request, UsageError, parse_request, printable, registered
 from attest.running.judging import cuda_available
 from attest.spec import Criterion, Spec, load_spec
@@ -135,6 +136,40 @@ def _targets(request: Request, dtype: str | None, device: str) -> list[Target]:
         )
         for name in [f["name"] for f in answer.found] or [_stem(request)]
     ]
+
+
+def check_reports(text: str, labels: Iterable[str]) -> Path:
+    """The directory of the reports, if it can be written; nothing is made yet."""
+    if not text.strip():
+        raise UsageError("reports='' names no directory; use for example reports")
+    home = Path(text).resolve()
+    for label in labels:
+        there = next(p for p in (home / label, *(home / label).parents) if p.exists())
+        try:
+            with tempfile.TemporaryFile(dir=there):
+                pass
+        except OSError as error:
+            raise UsageError(
+                f"reports={printable(text)} cannot be written ({error.strerror}); choose another directory"
+            ) from None
+    return home
+
+
+def check_case(text: str, chosen: Iterable[Criterion], plugins: tuple[str, ...]) -> None:
+    """UsageError when no property of the criteria draws what this line names."""
+    properties = load_properties(plugins)
+    drawn = [set(p.strategies) for c in chosen for p in properties.get(c.id, ()) if p.strategies]
+    if not drawn:
+        return
+    try:
+        names = set(parse_drawn(text))
+    except ValueError as error:
+        raise UsageError(printable(str(error))) from None
+    if names not in drawn:
+        raise UsageError(
+            f"case={printable(text)!r} fits none of the criteria chosen; paste the whole line of the report "
+            "and name its --criterion"
+        )
 
 
 def check_device(device: str) -> str:

@@ -18,7 +18,7 @@ import pytest
 from attest.registry import UsageError, printable
 from attest.running import timer
 from attest.running.items import PROPERTY, CriteriaFile, CriterionItem
-from attest.running.plan import PROFILES, Plan, added, select, targets
+from attest.running.plan import PROFILES, Plan, added, check_case, check_reports, select, targets
 from attest.running.records import ERROR, FAIL, KNOWN, NOT_OFFERED, NOT_RUN, PASS, THIN, Record
 from attest.running.verdicts import exit_code, with_blocks
 from attest.spec import Spec, SpecError, load_spec, spec_directory
@@ -60,6 +60,9 @@ class Conformance:
             if not found or not criteria:
                 raise UsageError("\nERROR: ".join(refused))
             seed, seconds = _seed(option.attest_seed), _seconds(option.attest_seconds)
+            if option.attest_case is not None:
+                check_case(option.attest_case, criteria, tuple(module for _, module in added(found)))
+            reports = check_reports(option.attest_reports, [t.label for t in found])
         except (UsageError, SpecError) as error:
             raise pytest.UsageError(str(error)) from None
         plan = Plan(
@@ -67,7 +70,7 @@ class Conformance:
             criteria=tuple(c.id for c in criteria),
             profile=option.attest_profile,
             seed=seed,
-            reports=str(Path(option.attest_reports).resolve()),
+            reports=str(reports),
             shared=tempfile.mkdtemp(prefix="attest-"),
             case=option.attest_case,
             asked=bool(option.milestone or option.criterion),
@@ -224,6 +227,7 @@ class Conformance:
             return
         shutil.rmtree(self.plan_of_run.shared, ignore_errors=True)
         if exitstatus == pytest.ExitCode.INTERRUPTED:
+            session.exitstatus = 3  # pytest's 2 would say that the command is wrong
             return
         from attest.report.writing import write_reports
 
