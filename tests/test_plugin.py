@@ -52,6 +52,15 @@ def run(pytester, monkeypatch):
     return run
 
 
+def test_an_interrupted_run_proves_nothing(run, pytester):
+    pytester.makepyfile(stops=masks("stops", "def causal_mask(self, T, S): raise KeyboardInterrupt"))
+    result, reports = run("--impl=stops.py", f"--criterion={CAUSAL}", "-n0")
+    assert result.ret == 3
+    assert reports == {}
+    result.stdout.fnmatch_lines(["*judge what has no verdict yet, from M1.5a on*", "*1 record is missing*"])
+    result.stdout.no_fnmatch_line("*every milestone asked for conforms*")
+
+
 def test_a_conforming_plugin_gives_the_same_records_alone_and_on_two_workers(run, pytester):
     pytester.makepyfile(good=masks())
     selection = [f"--criterion={c}" for c in (CAUSAL, LENGTHS, IDS)]

@@ -115,7 +115,7 @@ def test_every_outcome_has_a_next_step(records, fields, expected):
 
 
 def test_missing_records_are_said():
-    assert "1 records are missing, so this run proves nothing: M1.5[mine]" in "\n".join(
+    assert "1 record is missing, so this run proves nothing: M1.5[mine]" in "\n".join(
         summary(run({}), missing=["M1.5[mine]"])
     )
 

@@ -30,7 +30,8 @@ def summary_lines(
     else:
         yield from _several(documents, plan)
     if missing:
-        text = f"{len(missing)} records are missing, so this run proves nothing: {', '.join(missing)}"
+        count = "1 record is" if len(missing) == 1 else f"{len(missing)} records are"
+        text = f"{count} missing, so this run proves nothing: {', '.join(missing)}"
         yield from _wrapped("", text, lines=3, margin=2)
 
 
@@ -113,6 +114,8 @@ def _advice_on(row: Mapping[str, Any], causes: Sequence[Cause]) -> list[str]:
 
 
 def _advice_on_the_rest(document: Document, plan: Plan) -> str:
+    if missing := document["selection"]["missing"]:
+        return f"judge what has no verdict yet, from {missing[0]} on: the run was stopped or told to skip it"
     partial = next((m for m in document["milestones"] if m["not_selected"]), None)
     if partial:
         return f"what was selected passes; judge the rest of {partial['id']} with --milestone {partial['id']}"

@@ -58,9 +58,9 @@ def failure_text(record: Record, criterion: Criterion) -> str:
 
 
 def _likeness(property: Property, subject: Subject, case: str, plan: Plan) -> str:
-    from attest.diagnosis import looks_like
-
     try:
+        from attest.diagnosis import looks_like
+
         return looks_like(property, subject, case, plan.seed)
     except (Exception, SystemExit, Timeout):
         return ""  # a diagnosis is an extra: the failure stands without it
@@ -69,9 +69,9 @@ def _likeness(property: Property, subject: Subject, case: str, plan: Plan) -> st
 def _write_reproduction(
     record: Record, property: Property, subject: Subject, target: Target, plan: Plan
 ) -> None:
-    from attest.report.reproduction import write_reproduction
-
     try:
+        from attest.report.reproduction import write_reproduction
+
         write_reproduction(record, property, subject, target.request, Path(plan.reports))
     except (Exception, SystemExit, Timeout):
         return
