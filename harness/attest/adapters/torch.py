@@ -6,6 +6,8 @@ that already uses the canonical names needs no mapping. Suffixes of a module nam
     "in_proj_weight[0/3]"   the first of three equal parts of the first axis
     "w.T"                   the transpose
     "heads.{}.q.weight"     heads.0.q.weight, heads.1.q.weight ... joined on the first axis
+
+Biases may be named even where the config has none.
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ class TorchComponent:
         self.config = config
         self._call = call
         self._seed: int | None = None
-        self._slots = _slots(module, names or {})
+        self._slots = _slots(module, names or {}, config.bias)
 
     def __call__(self, **inputs: Any) -> Arrays:
         return self.run(self._forward, **inputs)
@@ -127,15 +129,22 @@ def seeded(seed: int, device: str = "cpu") -> Iterator[None]:
 Slot = tuple[list[str], list[tuple[int, int] | None]]
 
 
-def _slots(module: Any, names: Mapping[str, str]) -> dict[str, Slot]:
+def _slots(module: Any, names: Mapping[str, str], biased: bool) -> dict[str, Slot]:
     """Canonical name to the module's own names and the suffixes; (i, n) is a slice, None a transpose."""
     owned = {name for name, _ in module.named_parameters()}
-    slots = {canonical: _parse(canonical, name, owned) for canonical, name in names.items()}
+    slots = {canonical: _parse(name, owned) for canonical, name in names.items()}
+    absent = [canonical for canonical, (parts, _) in slots.items() if not parts or parts[0] not in owned]
+    for canonical in absent:
+        if biased or not canonical.endswith(".bias"):
+            known = ", ".join(sorted(owned)) or "none"
+            what = f"names[{canonical!r}]={names[canonical]!r}"
+            raise ValueError(f"{what} is not a parameter of the module; it has {known}")
+        del slots[canonical]
     used = {own for parts, _ in slots.values() for own in parts}
     return slots | {name: ([name], []) for name, _ in module.named_parameters() if name not in used}
 
 
-def _parse(canonical: str, name: str, owned: set[str]) -> Slot:
+def _parse(name: str, owned: set[str]) -> Slot:
     suffixes: list[tuple[int, int] | None] = []
     stem = name
     while found := _SUFFIX.search(stem):
@@ -145,9 +154,6 @@ def _parse(canonical: str, name: str, owned: set[str]) -> Slot:
     if "{}" in stem:
         numbered = (stem.replace("{}", str(i)) for i in count())
         parts = list(_while_owned(numbered, owned))
-    if not parts or parts[0] not in owned:
-        known = ", ".join(sorted(owned)) or "none"
-        raise ValueError(f"names[{canonical!r}]={name!r} is not a parameter of the module; it has {known}")
     return parts, suffixes
 
 
