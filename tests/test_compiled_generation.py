@@ -13,6 +13,9 @@ from attest_impls.compiled import Compiled  # noqa: E402
 from attest_impls.compiled.frozen import FrozenGenerator  # noqa: E402
 from attest_impls.eager import Eager  # noqa: E402
 
+# torch's own imports warn of what torch deprecates.
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
 TINY = Config(
     d_model=16,
     num_heads=2,

@@ -9,7 +9,7 @@ from typing import Any
 
 from attest.bench.ceilings import ceilings
 from attest.bench.entrants import from_requests
-from attest.bench.measuring import Say, measure
+from attest.bench.measuring import CLOCKS, Say, measure
 from attest.bench.peers import peers
 from attest.bench.workloads import BASE, Shape, Workload
 from attest.bench.writing import document
@@ -32,7 +32,8 @@ def bench(
     before, load = _set_threads(threads), _load()
     try:
         say("measuring what the machine can do")
-        limits = ceilings() if shape is BASE else ceilings(size=128, read=1 << 20)
+        sizes = {} if shape is BASE else {"size": 128, "read": 1 << 20}
+        limits = ceilings(CLOCKS[clock], **sizes)
         entrants = from_requests(requests, device)
         others, missing = peers(threads) if with_peers else ([], [])
         outcomes = [measure(work, [*entrants, *others], rounds, say, clock) for work in works]
