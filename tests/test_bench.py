@@ -50,7 +50,7 @@ def test_a_ratio_is_best_over_best_with_the_rounds_around_it() -> None:
 
 def test_a_goal_is_judged_by_the_fastest_form_and_never_by_the_loop() -> None:
     found = outcome(eager=[4.0], eager_re_running=[9.0], compiled=[2.0], Marian=[6.0])
-    found.timings.append(Timing("compiled,wrapper=cpp", [1.5]))
+    found.timings.append(Timing("compiled,freeze=true", [1.5]))
     goals = [Goal("greedy_1", name, "Marian", 2.0) for name in ("compiled", "eager")]
     goals.append(Goal("beam_4", "compiled", "Marian", 1.5))
     assert [(g["seen"], g["reached"]) for g in judged([found], goals)] == [

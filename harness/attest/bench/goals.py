@@ -55,5 +55,5 @@ def _judged(outcome: Outcome | None, goal: Goal) -> dict[str, Any]:
 
 
 def _is(label: str, name: str) -> bool:
-    """`compiled` and `compiled,wrapper=cpp`, not `eager re-running`."""
+    """`compiled` and `compiled,freeze=true`, not `eager re-running`."""
     return label == name or label.startswith(f"{name},")
