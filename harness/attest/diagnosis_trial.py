@@ -1,10 +1,11 @@
 """How often the diagnosis names the right defect, measured on strangers whose defect is known.
 
-    python -m attest.diagnosis_trial [M1 ...] [tests/strangers.py]
+    python -m attest.diagnosis_trial [M1 ...] [tests/strangers.py] [every=6]
 
 Every known defect is presented under another name to the criterion that kills it first, and so is every
 re-implementation that a file with FAULTS (defect to criterion) and Stranger(defect) holds. A stranger counts
-as named when its defect is among the best matches. With all milestones docs/diagnosis.md is written.
+as named when its defect is among the best matches. `every=6` presents every sixth known defect. With all
+milestones docs/diagnosis.md is written.
 """
 
 from __future__ import annotations
@@ -122,17 +123,18 @@ def table(namings: Iterable[Naming]) -> Iterator[str]:
 PAGE = """# How well the diagnosis does
 
 When a criterion fails, the implementation's answers on the failing case and about forty others are compared
-with those of every known defect. This table is made by `python -m attest.diagnosis_trial tests/strangers.py`:
-every known defect and every torch re-implementation in that file is presented under another name, and counts
-as named when its own defect is among the best matches.
+with those of every known defect. The table is made by `{command}`: known defects, and
+torch re-implementations written apart from them, are presented under another name to the criterion that names
+them first. One counts as named when its own defect is among the best matches.
 
 """
 
 
 def main(arguments: list[str]) -> int:
     """Print progress and the table; write the page when every milestone was asked for."""
-    milestones = [a for a in arguments if not a.endswith(".py")]
-    chosen = [d for d in defects().values() if not milestones or d.milestone in milestones]
+    stride = next((int(a.removeprefix("every=")) for a in arguments if a.startswith("every=")), 1)
+    milestones = [a for a in arguments if not a.endswith(".py") and "=" not in a]
+    chosen = [d for d in defects().values() if not milestones or d.milestone in milestones][::stride]
     files = [Path(a) for a in arguments if a.endswith(".py")]
     presented = [*(s for f in files for s in torch_strangers(f, milestones)), *strangers(chosen)]
     namings = []
@@ -147,7 +149,8 @@ def main(arguments: list[str]) -> int:
     print("\n".join(lines))
     if not milestones:
         Path("docs").mkdir(exist_ok=True)
-        Path("docs/diagnosis.md").write_text(PAGE + "\n".join(lines) + "\n", encoding="utf-8")
+        command = " ".join(("python -m attest.diagnosis_trial", *arguments))
+        Path("docs/diagnosis.md").write_text(PAGE.format(command=command) + "\n".join(lines) + "\n")
     return 0 if namings and sum(n.right for n in namings) >= 0.9 * len(namings) else 1
 
 
