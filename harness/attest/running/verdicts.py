@@ -65,10 +65,3 @@ def exit_code(records: Sequence[Record], *, asked: bool, missing: Sequence[str])
         if not counted or any(v not in (CONFORMS, CONFORMS_WITH_KNOWN) for v in counted):
             return 1
     return 0
-
-
-def first_to_fix(records: Sequence[Record]) -> Record | None:
-    """The first failing must that stands on nothing broken; then any failing must."""
-    failing = [r for r in records if r.verdict in (FAIL, ERROR) and r.level == "must"]
-    free = [r for r in failing if not r.blocked_by]
-    return next(iter(free or failing), None)
