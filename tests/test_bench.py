@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 
 import pytest
 from click.testing import CliRunner
@@ -102,17 +101,27 @@ def test_an_unknown_workload_names_the_nearest() -> None:
     assert "--workload=gredy_1 is unknown; did you mean greedy_1?" in str(result.exception)
 
 
-def test_a_peer_that_is_not_installed_is_named(monkeypatch) -> None:
+@pytest.mark.parametrize(
+    ("absent", "sentences"),
+    [
+        ([], []),
+        (["ctranslate2"], ["CTranslate2 takes no part without ctranslate2"]),
+        (
+            ["transformers", "ctranslate2"],
+            [
+                "Marian takes no part without transformers",
+                "CTranslate2 takes no part without transformers and ctranslate2",
+            ],
+        ),
+    ],
+)
+def test_a_peer_that_is_not_installed_is_named(monkeypatch, absent, sentences) -> None:
     from attest.bench import peers as module
 
-    installed = module.find_spec
-    monkeypatch.setattr(module, "find_spec", lambda name: None if name == "ctranslate2" else installed(name))
+    monkeypatch.setattr(module, "find_spec", lambda name: None if name in absent else object())
     found, missing = module.peers(1)
-    assert "CTranslate2" not in [entrant.name for entrant in found]
-    assert missing[-1] == (
-        "CTranslate2 takes no part: ctranslate2 is missing; install attest-transformers[peers]"
-    )
-    assert "ctranslate2" not in sys.modules
+    assert missing == [f"{sentence}; install attest-transformers[peers]" for sentence in sentences]
+    assert len(found) + len(missing) == 3
 
 
 def test_the_base_shape_reads_104_megabytes_per_token() -> None:

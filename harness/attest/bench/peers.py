@@ -29,7 +29,7 @@ def peers(threads: int) -> tuple[list[Entrant], list[str]]:
         absent = [package for package in packages if find_spec(package) is None]
         if absent:
             lacking = " and ".join(absent)
-            missing.append(f"{name} takes no part: {lacking} is missing; install attest-transformers[peers]")
+            missing.append(f"{name} takes no part without {lacking}; install attest-transformers[peers]")
         else:
             found.append(Entrant(name, prepare, peer=True))
     return found, missing
