@@ -25,6 +25,7 @@ os.environ.setdefault(
 )
 
 import torch
+import torch._functorch.config
 
 MOST_COMPILATIONS = 64
 
@@ -35,6 +36,9 @@ torch._dynamo.config.fail_on_recompile_limit_hit = True
 torch.fx.experimental._config.use_duck_shape = False
 # Rates, scales and epsilons are few: as constants they cost nothing, as inputs every graph is traced twice.
 torch._dynamo.config.specialize_float = True
+
+# A saved tensor is not saved again as its view: relu's gradient then needs no mask, which is slow to write.
+torch._functorch.config.recompute_views = True
 
 
 @dataclass

@@ -33,7 +33,7 @@ class FrozenGenerator(Generator):
         self._functions.clear()
 
     def compiled(self, name: str, function: Callable[..., Any], **settings: Any) -> Callable[..., Any]:
-        settings = {"shared": False, "dynamic": False, "freezing": True, **settings}
+        settings = {"shared": False, "freezing": True, **settings}
         run = super().compiled(name, function, **settings)
 
         def call(*args: Any) -> Any:

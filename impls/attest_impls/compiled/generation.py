@@ -97,16 +97,19 @@ class CompiledSearch:
         scores = torch.zeros(B, 1, dtype=torch.float64, device=source.device)
         step = self._greedy_step(model, B)
         for n in range(max_len):
+            if n == 1:
+                torch.compiler.set_stance(skip_guard_eval_unsafe=True)
             token, ended, scores = step(model, token, ended, scores, written, *_parts(state))
             state.position += 1
             if n % CHECK_EVERY == CHECK_EVERY - 1 and bool(ended.all()):
                 break
+        torch.compiler.set_stance("default")
         return written[:, None, : _longest(written, config.eos_id, max_len)], scores
 
     def _greedy_step(self, model: Transformer, rows: int) -> Callable[..., Any]:
         single = pays(rows, model.projection.weight)
         name, function = ("greedy_one", greedy_step_of_one) if single else ("greedy", greedy_step)
-        return self._model.compiled(name, function)
+        return self._model.compiled(name, function, size_asserts=False, alignment_asserts=False)
 
 
 def greedy_step(model: Transformer, token: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
