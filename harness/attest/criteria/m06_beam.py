@@ -21,7 +21,15 @@ from attest.generations import (
 )
 from attest.properties import given, verifies
 from attest.reference.teacher import Reading, summed
-from attest.strategies.generation import ALPHAS, BeamCase, beam_cases, exhaustive_cases, outputs
+from attest.strategies.generation import (
+    ALPHAS,
+    BeamCase,
+    UnevenCase,
+    beam_cases,
+    exhaustive_cases,
+    outputs,
+    uneven_cases,
+)
 
 
 def beam(impl: Subject, case: BeamCase, **changes: object) -> list[list[Found]]:
@@ -51,6 +59,18 @@ def a_wide_beam_is_exhaustive_search(impl: Subject, case: BeamCase) -> None:
 @given(case=beam_cases(min_rows=2))
 def a_narrow_beam_keeps_what_it_should(impl: Subject, case: BeamCase) -> None:
     """The 2W best continuations, finished among the first W, W others live on; near ties are excluded."""
+    expect_searched(impl, case)
+
+
+@verifies("M6.2", effort=0.3)
+@given(case=uneven_cases())
+def a_row_that_is_done_collects_no_more(impl: Subject, case: UnevenCase) -> None:
+    """With W finished a row is closed, however long the other rows of the batch are searched."""
+    expect_searched(impl, case)
+
+
+def expect_searched(impl: Subject, case: BeamCase) -> None:
+    """Row by row what the slow search finds for the row alone, where no candidates are nearly tied."""
     for row, found in enumerate(beam(impl, case)):
         expect_ordered(found)
         wanted = case.searcher.beam(case.source[row : row + 1], case.limit, case.W, case.alpha)

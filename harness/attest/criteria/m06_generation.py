@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import numpy as np
+from hypothesis import strategies as st
 
 from attest.boundary import Boundary, NotOffered, Subject
 from attest.checks import expect, expect_refused, expect_refused_by_name, expect_same_bits, quiet
@@ -30,6 +31,7 @@ from attest.strategies.generation import (
     GenerationCase,
     beam_cases,
     generation_cases,
+    uneven_cases,
 )
 
 
@@ -95,7 +97,7 @@ def a_row_does_not_depend_on_its_neighbours(impl: Subject, case: GenerationCase)
 
 
 @verifies("M6.9", effort=0.5)
-@given(case=beam_cases(min_rows=2))
+@given(case=st.one_of(beam_cases(min_rows=2), uneven_cases()))
 def a_beam_does_not_depend_on_its_neighbours(impl: Subject, case: BeamCase) -> None:
     """Hypotheses and scores of a row are those of the row alone, unless two candidates are nearly tied."""
     component = case.loaded(impl, "generate")

@@ -10,6 +10,7 @@ from attest.mutants.catalogue import defect
 from attest.reference.cache import LayerCache, State
 from attest.reference.formulas import Formulas
 from attest.reference.generator import Hypothesis, ReferenceGenerator
+from attest.reference.sampling import log_normalised
 from attest.reference.tape import Array
 
 Scored = list[tuple[Hypothesis, float]]
@@ -160,6 +161,26 @@ class finished_beams_live_on(ReferenceGenerator):
         places = {h.tokens: i for i, h in enumerate(live)}
         again = [h for h in ended if h.tokens[:-1] in places]
         return ended, [*again, *open_], [*(places[h.tokens[:-1]] for h in again), *parents]
+
+
+@defect("M6.2", "M6.9")
+class done_rows_collect_on(ReferenceGenerator):
+    """A row with W finished hypotheses takes in more while other rows of the batch are searched."""
+
+    def beam(self, source: Array, max_len: int, width: int, num_results: int, alpha: float) -> list[Scored]:
+        finished: list[list[Hypothesis]] = [[] for _ in source]
+        live = [Hypothesis(row) for row in range(len(source))]
+        logits, state = self.begin(source)
+        for length in range(1, max_len + 1):
+            ended, live, parents = self.extend(live, log_normalised(logits), width)
+            for h in ended:
+                finished[h.row].append(h)
+            if length == max_len or all(self.done(row, live, width) for row in finished):
+                break
+            logits, state = self.advance_chosen(state, parents, live)
+        for h in [h for h in live if not self.done(finished[h.row], live, width)]:
+            finished[h.row].append(h)
+        return [self.ranked(row, alpha)[:num_results] for row in finished]
 
 
 @defect("M6.2")

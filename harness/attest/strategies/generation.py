@@ -168,6 +168,14 @@ class BeamCase(GenerationCase):
         return {"source": self.source, "max_len": self.limit, **asked, **changes}
 
 
+@dataclass(frozen=True, kw_only=True)
+class UnevenCase(BeamCase):
+    """Rows that are done at different steps: tokens differ much, and a large alpha prefers what ends late."""
+
+    kind: ClassVar[str] = "uneven"
+    gain: ClassVar[float] = 3.0
+
+
 @st.composite
 def model_fields(draw: st.DrawFn, *, max_rows: int = 3) -> dict[str, Any]:
     """Sizes and options that every case of a small model has."""
@@ -218,6 +226,21 @@ def beam_cases(draw: st.DrawFn, *, min_rows: int = 1, alphas: tuple[float, ...] 
         W=width,
         K=min(width, draw(st.sampled_from((1, 2, 3, 4, 4, 4)))),
         alpha=draw(st.sampled_from(alphas)),
+    )
+
+
+@st.composite
+def uneven_cases(draw: st.DrawFn) -> UnevenCase:
+    """Many rows and as many results as hypotheses, so that a row that collects too long shows it."""
+    width = draw(st.sampled_from((3, 2, 3)))
+    return UnevenCase(
+        **{**draw(model_fields()), "B": draw(st.sampled_from((6, 5, 6))), "S": draw(st.integers(3, 5))},
+        symbols=2 * width + draw(st.integers(2, 5)),
+        limit=draw(st.sampled_from((8, 7, 8))),
+        eos=draw(st.sampled_from((1.0, 2.0))),
+        W=width,
+        K=width,
+        alpha=draw(st.sampled_from((4.0, 3.0))),
     )
 
 
