@@ -80,7 +80,7 @@ class Clipping:
         if not tensors:
             return {}
         factor = clip_factor(global_norm(tensors), self.limit)
-        return {name: (g * factor).numpy() for name, g in zip(gradients, tensors)}
+        return {name: (g * factor.to(g.dtype)).numpy() for name, g in zip(gradients, tensors)}
 
 
 class Optimizer:

@@ -40,8 +40,10 @@ class LearningRate:
 
 
 def global_norm(gradients: Sequence[Tensor]) -> Tensor:
-    """The length of all gradients laid end to end."""
-    return torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(g) for g in gradients]))
+    """The length of all gradients laid end to end, in float64: squares of float32 overflow from 2e19 on."""
+    pieces = [piece for g in gradients for piece in g.reshape(-1).split(PIECE)]
+    lengths = [torch.linalg.vector_norm(piece, dtype=torch.float64) for piece in pieces]
+    return torch.linalg.vector_norm(torch.stack(lengths))
 
 
 def clip_factor(norm: Tensor, limit: float) -> Tensor:
