@@ -218,7 +218,7 @@ class Trainer(Protocol):
         """Optional. One update from several batches, equal to the one from their concatenation."""
 
     def fit(self, batches: Iterable[Arrays], log_every: int, on_log: Any) -> None:
-        """Step through the batches; `on_log({"step", "loss", "rate"})` after every log_every-th step."""
+        """`step` through the batches; `on_log({"step", "loss", "rate"})` after every log_every-th step."""
 
     def evaluate(self, batches: Iterable[Arrays]) -> Mapping[str, float]:
         """`loss` per token without smoothing or dropout, and `perplexity`; changes nothing."""
@@ -226,7 +226,7 @@ class Trainer(Protocol):
     def save(self, directory: str) -> None: ...
 
     def load(self, directory: str) -> None:
-        """Continue to the bit as if training had never stopped."""
+        """Continue to the bit as if training had never stopped, whatever seed this trainer was built with."""
 
 
 class Generator(Component, Protocol):

@@ -62,6 +62,13 @@ def _is_floating(x: Any) -> bool:
     return isinstance(x, np.ndarray) and x.dtype.kind == "f"
 
 
+def _another(x: Any) -> Any:
+    """An input of the same shape and as valid: numbers negated, ids with their rows in another order."""
+    if _is_floating(x):
+        return -x
+    return np.roll(x, 1, axis=0) if isinstance(x, np.ndarray) and x.dtype.kind in "iu" and x.ndim else x
+
+
 def _expect_own_memory(results: Mapping[str, Array], given: Mapping[str, Any]) -> None:
     for name, array in results.items():
         for source, value in _arrays(given).items():
@@ -73,7 +80,7 @@ def _expect_repeats(
     component: Boundary, inputs: Mapping[str, Any], first: Mapping[str, Array], results: Mapping[str, Array]
 ) -> None:
     """A second call gives the same, leaves the first result alone, and does not depend on it."""
-    component(**{n: -x if _is_floating(x) else x for n, x in inputs.items()})
+    component(**{name: _another(x) for name, x in inputs.items()})
     for name, value in results.items():
         expect_same_bits(np.array(first[name]), value, f"{name} kept from the first call")
     again = component(**inputs)
@@ -143,3 +150,20 @@ def python_work(component: Boundary, inputs: Mapping[str, Array]) -> int:
         return min(bytecodes(call) for _ in range(3))
 
     return int(guarded(component.operation, count))
+
+
+def undisturbed(label: str, call: Callable[[], Any]) -> Any:
+    """The result of a call that must leave the global random state and flags as they were."""
+    _stir()
+    before = world()
+    result = guarded(label, call)
+    changed = sorted(name for name, value in world().items() if value != before[name])
+    expect(not changed, f"{label} changed {', '.join(changed)}")
+    return result
+
+
+def overwritten(arrays: Mapping[str, Any]) -> None:
+    """Fill what a caller holds with ones; nobody else may notice."""
+    for array in _arrays(arrays).values():
+        if array.flags.writeable:
+            array.fill(1)

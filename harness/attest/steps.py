@@ -68,3 +68,21 @@ def expect_same_reports(
     for i, (one, other) in enumerate(zip(seen, wanted), 1):
         for name in ("loss", "rate"):
             expect_same_bits(np.asarray(one[name]), np.asarray(other[name]), f"the {name} of step {i} {what}")
+
+
+def expect_log(
+    logged: Sequence[dict[str, float]], reports: Sequence[dict[str, float]], trained: range, log_every: int
+) -> None:
+    """An entry for each of the trained steps that is a multiple of log_every, as `reports` has it."""
+    due = [step for step in trained if step % log_every == 0]
+    steps = [entry["step"] for entry in logged]
+    which = f"steps {trained[0]} to {trained[-1]} with log_every={log_every}"
+    expect(steps == due, f"{which} logged steps {_listed(steps)}, should log {_listed(due)}")
+    for entry in logged:
+        report = reports[int(entry["step"]) - 1]
+        for name in ("loss", "rate"):
+            expect_ratio(entry[name], report[name], 1e-6, f"the logged {name} of step {entry['step']:g}")
+
+
+def _listed(steps: list[float] | list[int]) -> str:
+    return ", ".join(f"{step:g}" for step in steps) or "none"

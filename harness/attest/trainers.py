@@ -67,11 +67,12 @@ class TrainerBoundary:
         """One update from several batches."""
         return self._call("accumulate", [fresh(batch) for batch in batches], names=REPORTED)
 
-    def evaluate(self, batches: Sequence[Arrays]) -> dict[str, float]:
-        """Loss and perplexity."""
-        return self._call("evaluate", [fresh(batch) for batch in batches], names=("loss", "perplexity"))
+    def evaluate(self, batches: Sequence[Arrays], *, once: bool = False) -> dict[str, float]:
+        """Loss and perplexity; with `once` from batches that can be read only once."""
+        given = _copies(batches) if once else list(_copies(batches))
+        return self._call("evaluate", given, names=("loss", "perplexity"))
 
-    def fit(self, batches: Iterable[Arrays], log_every: int) -> list[dict[str, float]]:
+    def fit(self, batches: Sequence[Arrays], log_every: int, *, once: bool = True) -> list[dict[str, float]]:
         """Step through the batches; what was logged."""
         logged: list[dict[str, float]] = []
 
@@ -79,7 +80,8 @@ class TrainerBoundary:
             logged.append(_numbers(entry, "the log", ("step", "loss", "rate")))
 
         method = self._method("fit")
-        guarded("trainer.fit", lambda: method(_copies(batches), log_every, on_log))
+        given = _copies(batches) if once else list(_copies(batches))
+        guarded("trainer.fit", lambda: method(given, log_every, on_log))
         return logged
 
     def save(self, directory: str) -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from attest.boundary import Subject
 from attest.properties import given, verifies
-from attest.steps import expect_same_reports, expect_same_run
+from attest.steps import expect_log, expect_same_reports, expect_same_run
 from attest.strategies.training import TrainingCase, training_cases
 from attest.trainers import TrainerBoundary
 
@@ -48,3 +48,24 @@ def a_checkpoint_is_of_its_moment(impl: Subject, case: TrainingCase) -> None:
     seen = [trainer.step(batch) for batch in case.batches[1:]]
     expect_same_reports(seen, wanted, "after going back to the checkpoint")
     expect_same_run(trainer.parameters(), end, "at the end, after going back to the checkpoint")
+
+
+@verifies("M5.11", effort=0.1)
+@given(case=training_cases(dropout=0.3, steps=5))
+def the_last_checkpoint_counts(impl: Subject, case: TrainingCase) -> None:
+    """Saved twice into one directory; the trainer that loads it was built with another seed."""
+    straight = TrainerBoundary(impl, case.config, case.parameters)
+    saved = TrainerBoundary(impl, case.config, case.parameters)
+    resumed = TrainerBoundary(impl, case.config.but(seed=case.seed + 1))
+    wanted = [straight.step(batch) for batch in case.batches]
+    with tempfile.TemporaryDirectory() as directory:
+        for batch in case.batches[:2]:
+            saved.step(batch)
+            saved.save(directory)
+        resumed.load(directory)
+    expect_same_run(resumed.parameters(), saved.parameters(), "after a second save and load")
+    logged = resumed.fit(case.batches[2:], 1)
+    expect_log(logged, wanted, range(3, 6), 1)
+    expect_same_run(
+        resumed.parameters(), straight.parameters(), "at the end of a run resumed under a new seed"
+    )

@@ -26,6 +26,7 @@ from attest.strategies.optimisation import (
 )
 from attest.trainers import OptimizerBoundary, finite_number
 
+HUGE = (1e25, 1e20, 1e30)
 SCHEDULES = ("inverse_sqrt", "cosine")
 
 
@@ -97,11 +98,16 @@ def clipped(impl: Subject, case: ClippingCase, gradients: Arrays) -> dict[str, A
 def clipping_keeps_the_direction(impl: Subject, case: ClippingCase) -> None:
     """One factor for all arrays, from their common norm; the arguments stay as they were."""
     given_ = fresh(case.gradients)
-    seen = clipped(impl, case, given_)
+    expect_clipped(clipped(impl, case, given_), case)
+    for name, g in case.gradients.items():
+        expect_same_bits(given_[name], g, f"the argument {name}")
+
+
+def expect_clipped(seen: Arrays, case: ClippingCase) -> None:
+    """g * min(1, limit / norm), and a norm of at most the limit."""
     factor = min(1.0, case.limit / case.length) if case.length else 1.0
     for name, g in case.gradients.items():
         expect(name in seen, f"clip_gradients returned no {name}")
-        expect_same_bits(given_[name], g, f"the argument {name}")
         largest = factor * float(np.max(np.abs(g))) + 1e-30
         expect_near(seen[name], factor * g.astype(np.float64), 1e-5 * largest, f"the clipped {name}")
     norm = math.sqrt(sum(float(np.square(g.astype(np.float64)).sum()) for g in seen.values()))
@@ -109,6 +115,13 @@ def clipping_keeps_the_direction(impl: Subject, case: ClippingCase) -> None:
         norm <= case.limit * (1 + 1e-5),
         f"the norm after clipping is {norm:g}, should be at most {case.limit:g}",
     )
+
+
+@verifies("M5.6c", effort=0.5)
+@given(case=clipping_cases(lengths=HUGE))
+def clipping_holds_where_squares_overflow(impl: Subject, case: ClippingCase) -> None:
+    """Gradients and answer fit into float32; the squares of the gradients do not."""
+    expect_clipped(clipped(impl, case, fresh(case.gradients)), case)
 
 
 @verifies("M5.6a")

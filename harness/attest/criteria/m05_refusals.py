@@ -12,6 +12,7 @@ from attest.checks import expect, expect_refused
 from attest.contract import Config
 from attest.evidence import note_case
 from attest.properties import verifies
+from attest.strategies.options import takes
 
 SENSIBLE = Config(
     d_model=16,
@@ -42,31 +43,50 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "norm": ("middle", "", None),
     "activation": ("no_such", None),
 }
+TRAINING: dict[str, tuple[str, tuple[Any, ...]]] = {  # the operation that reads it beside the trainer
+    "schedule": ("learning_rate", ("no_such", "", None)),
+    "warmup": ("learning_rate", (-1, 2.5)),
+    "clip_norm": ("clip_gradients", (0.0, -1.0, math.nan)),
+    "label_smoothing": ("loss", (-0.1, 1.0, math.nan)),
+}
 WHOLE = {"d_model": 16.0, "d_ff": 32.0, "source_vocab": 11.0, "target_vocab": 13.0, "max_len": 16.0,
          "num_encoder_layers": 1.0, "num_decoder_layers": 1.0}  # fmt: skip
 
 
-def senseless() -> Iterator[tuple[str, Any]]:
-    """Field and value, one fault at a time."""
+def senseless(impl: Subject) -> Iterator[tuple[str, str, Any]]:
+    """What is built, field and value, one fault at a time."""
     for name, values in WRONG.items():
         for value in values:
-            yield name, value
-    yield from WHOLE.items()
+            yield "transformer", name, value
+    for name, whole in WHOLE.items():
+        yield "transformer", name, whole
+    for name, (reader, values) in TRAINING.items():
+        for operation in (reader, "trainer"):
+            if impl.offers(operation):
+                yield from ((operation, name, value) for value in values)
 
 
-def refusal(impl: Subject, name: str, value: Any) -> Exception:
+def refusal(impl: Subject, operation: str, name: str, value: Any) -> Exception:
     """What building raises; silence is the failure."""
-    config = SENSIBLE.but(**{name: value}, dtype=impl.dtypes[0])
-    return expect_refused(lambda: impl.raw_build("transformer", config), f"{name}={value!r}")
+    config = sensible(impl, operation).but(**{name: value})
+    what = f"{name}={value!r}" + (f" of the {operation}" if name in TRAINING else "")
+    return expect_refused(lambda: impl.raw_build(operation, config), what)
+
+
+def sensible(impl: Subject, operation: str) -> Config:
+    """With the other schedule where only that is offered."""
+    config = SENSIBLE.but(dtype=impl.dtypes[0])
+    other = config.but(schedule="cosine")
+    return other if not takes(impl, operation, config) and takes(impl, operation, other) else config
 
 
 @verifies("M5.12")
 def senseless_configurations_are_refused(impl: Subject) -> None:
     """On construction, and not by an assert: python -O removes those."""
     impl.build("transformer", SENSIBLE.but(dtype=impl.dtypes[0]))
-    for name, value in senseless():
+    for operation, name, value in senseless(impl):
         note_case(f"{name}={value!r}", name)
-        error = refusal(impl, name, value)
+        error = refusal(impl, operation, name, value)
         expect(not vanishes(error), f"{name}={value!r} is refused by an assert, which python -O removes")
 
 
@@ -84,9 +104,9 @@ def vanishes(error: Exception) -> bool:
 @verifies("M5.12a")
 def refusals_name_the_field(impl: Subject) -> None:
     """A ValueError (TypeError for a wrong type) with the field's name and the value given."""
-    for name, value in senseless():
+    for operation, name, value in senseless(impl):
         note_case(f"{name}={value!r}", name)
-        error = refusal(impl, name, value)
+        error = refusal(impl, operation, name, value)
         right = isinstance(error, ValueError) or (isinstance(error, TypeError) and not _is_number(value))
         kind, message = type(error).__name__, str(error)
         expect(right, f"{name}={value!r} raised {kind}, should be a ValueError")

@@ -11,6 +11,7 @@ from attest.evidence import note_case
 from attest.properties import given, verifies
 from attest.reference.shadow import Shadow, evaluation_loss
 from attest.steps import (
+    expect_log,
     expect_number,
     expect_ratio,
     expect_same_reports,
@@ -18,7 +19,8 @@ from attest.steps import (
     expect_step,
     whole_parameters,
 )
-from attest.strategies.training import BOS, EOS, TrainingCase, joined, training_cases
+from attest.strategies.model import words_of
+from attest.strategies.training import BOS, EOS, PAD, TrainingCase, joined, training_cases
 from attest.trainers import TrainerBoundary
 
 
@@ -76,6 +78,19 @@ def the_shortest_target_asks_for_the_end(impl: Subject) -> None:
     case = TrainingCase(steps=1, dtype=impl.dtypes[-1], clip="one").fitted(impl)
     batch = {"source": np.array([[3, 4]] * 2), "target": np.array([[BOS, EOS]] * 2)}
     note_case(f"{case} target=BOS EOS", "shortest")
+    expect_step(trainer_of(impl, case), Shadow(case.config), [batch])
+
+
+@verifies("M5.9")
+def the_longest_target_has_one_column_more_than_max_len(impl: Subject) -> None:
+    """The decoder reads all columns but the last: max_len of them."""
+    case = TrainingCase(steps=1, dtype=impl.dtypes[-1], clip="one").fitted(impl)
+    longest = case.config.max_len
+    words = words_of(case.rng(5), 4, longest, case.vocab, (PAD, BOS, EOS))
+    target = np.pad(words[2:], ((0, 0), (1, 0)), constant_values=BOS)
+    target[:, -1] = EOS
+    note_case(f"{case} target of {longest + 1} columns, max_len={longest}", "longest")
+    batch = {"source": words[:2], "target": target}
     expect_step(trainer_of(impl, case), Shadow(case.config), [batch])
 
 
@@ -142,17 +157,20 @@ def loss_and_rate_are_logged_every_n_steps(impl: Subject, case: TrainingCase, lo
     twin = trainer_of(impl, case)
     reports = [twin.step(batch) for batch in case.batches]
     logged = trainer_of(impl, case).fit(case.batches, log_every)
-    due = list(range(log_every, case.steps + 1, log_every))
-    steps = [entry["step"] for entry in logged]
-    expect(steps == due, f"log_every={log_every} logged steps {_listed(steps)}, should log {_listed(due)}")
-    for entry in logged:
-        report = reports[int(entry["step"]) - 1]
-        for name in ("loss", "rate"):
-            expect_ratio(entry[name], report[name], 1e-6, f"the logged {name} of step {entry['step']:g}")
+    expect_log(logged, reports, range(1, case.steps + 1), log_every)
 
 
-def _listed(steps: list[float] | list[int]) -> str:
-    return ", ".join(f"{step:g}" for step in steps) or "none"
+@verifies("M5.8", effort=0.15)
+@given(case=training_cases(dropout=0.3, steps=5), log_every=st.sampled_from((2, 3, 4)))
+def fit_makes_the_steps_of_step(impl: Subject, case: TrainingCase, log_every: int) -> None:
+    """After a step, and after another fit: the same numbers, noise and last batches included."""
+    twin, trainer = trainer_of(impl, case), trainer_of(impl, case)
+    wanted = [twin.step(batch) for batch in (*case.batches, *case.batches[:4])]
+    trainer.step(case.batches[0])
+    logged = trainer.fit(case.batches[1:], log_every)
+    logged += trainer.fit(case.batches[:4], log_every, once=False)
+    expect_log(logged, wanted, range(2, len(wanted) + 1), log_every)
+    expect_same_run(trainer.parameters(), twin.parameters(), "after fit, against the same steps one by one")
 
 
 @verifies("M5.10c", effort=0.15)
@@ -183,8 +201,13 @@ def evaluation_is_the_loss_per_token(impl: Subject, case: TrainingCase) -> None:
     """Over all batches together, without smoothing and dropout, however they are cut."""
     trainer = trainer_of(impl, case)
     wanted = evaluation_loss(case.config, whole_parameters(trainer), case.batches)
-    for batches, how in ((case.batches, "batch by batch"), ([joined(case.batches)], "in one batch")):
-        seen = trainer.evaluate(batches)
+    whole = [joined(case.batches)]
+    for batches, once, how in (
+        (case.batches, False, "batch by batch"),
+        (case.batches, True, "from batches that can be read once"),
+        (whole, False, "in one batch"),
+    ):
+        seen = trainer.evaluate(batches, once=once)
         expect_number(seen["loss"], wanted, f"the evaluated loss, {how},")
         expect_ratio(seen["perplexity"], float(np.exp(seen["loss"])), 1e-5, "perplexity, against exp(loss),")
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 
 from attest.mutants.catalogue import defect
 from attest.reference.tape import Array
-from attest.reference.trainer import ReferenceTrainer
+from attest.reference.trainer import FILE, ReferenceTrainer
 from attest.reference.training import Moments
 from attest.reference.transformer import ReferenceTransformer
 
@@ -58,6 +60,23 @@ class random_state_lost(ReferenceTrainer):
 
     def restore_random(self, draws: int) -> None:
         self.draws = 0
+
+
+@defect("M5.11")
+class seed_of_the_noise_lost(ReferenceTrainer):
+    """The noise after loading comes from the seed of the trainer that loads."""
+
+    def restore_seed(self, seed: int) -> None:
+        return
+
+
+@defect("M5.11")
+class first_checkpoint_stays(ReferenceTrainer):
+    """A checkpoint that is there is not written again."""
+
+    def save(self, directory: str) -> None:
+        if not (Path(directory) / FILE).exists():
+            super().save(directory)
 
 
 @defect("M5.11")

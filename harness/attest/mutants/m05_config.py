@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from attest.contract import Config
 from attest.mutants.catalogue import defect
 from attest.reference.component import ReferenceComponent
 from attest.reference.validation import check_share
@@ -96,6 +97,52 @@ class unknown_choice_is_the_default(ReferenceComponent):
 
     def check_choices(self) -> None:
         return
+
+
+class _TrainingAs(ReferenceComponent):
+    """The rules of training are put to another config."""
+
+    def check_training(self) -> None:
+        kept, self.config = self.config, self.taken_for(self.config)
+        try:
+            super().check_training()
+        finally:
+            self.config = kept
+
+    def taken_for(self, config: Config) -> Config:
+        raise NotImplementedError
+
+
+@defect("M5.12")
+class unknown_schedule_is_the_default(_TrainingAs):
+    """A schedule nobody knows is taken for the paper's."""
+
+    def taken_for(self, config: Config) -> Config:
+        return config.but(schedule="inverse_sqrt")
+
+
+@defect("M5.12")
+class negative_warmup_accepted(_TrainingAs):
+    """A warm-up of -1 steps is none."""
+
+    def taken_for(self, config: Config) -> Config:
+        return config.but(warmup=0 if config.warmup == -1 else config.warmup)
+
+
+@defect("M5.12")
+class nan_clipping_accepted(_TrainingAs):
+    """A limit of NaN is not at most 0, and clips nothing or everything."""
+
+    def taken_for(self, config: Config) -> Config:
+        return config.but(clip_norm=1.0 if math.isnan(config.clip_norm) else config.clip_norm)
+
+
+@defect("M5.12")
+class full_smoothing_accepted(_TrainingAs):
+    """A smoothing of 1 leaves nothing of the labels."""
+
+    def taken_for(self, config: Config) -> Config:
+        return config.but(label_smoothing=0.0 if config.label_smoothing == 1 else config.label_smoothing)
 
 
 @defect("M5.12a")

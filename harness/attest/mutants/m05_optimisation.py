@@ -139,6 +139,16 @@ class clip_to_squared_norm(Formulas):
         return super().clip_factor(norm * norm)
 
 
+@defect("M5.6c")
+class norm_in_single_precision(Formulas):
+    """Gradients of 1e25 have squares that float32 cannot hold: the norm is infinite, the factor zero."""
+
+    def global_norm(self, gradients: Arrays) -> float:
+        with np.errstate(over="ignore"):
+            squares = [np.square(g, dtype=np.float32).sum(dtype=np.float32) for g in gradients.values()]
+            return float(np.sqrt(np.sum(squares, dtype=np.float32)))
+
+
 @defect("M5.6b", "M5.6")
 class adam_not_corrected(Formulas):
     """The moments are not corrected for their start at zero."""
@@ -173,6 +183,22 @@ class adam_epsilon_inside_the_root(Formulas):
         spread = moments.second[name] / (1 - self.beta2**moments.steps)
         direction: Array = mean / np.sqrt(spread + self.adam_epsilon)
         return direction
+
+
+@defect("M5.6b")
+class arrays_without_gradient_skipped(Formulas):
+    """An array whose gradient is zero in this step stays where it is, and so do its moments."""
+
+    def adam_direction(self, name: str, g: Array, moments: Moments) -> Array:
+        return super().adam_direction(name, g, moments) if np.any(g) else np.zeros_like(g)
+
+
+@defect("M5.6b", "M5.6")
+class numbers_without_gradient_skipped(Formulas):
+    """Only numbers with a gradient move, as in an optimiser for sparse embeddings."""
+
+    def adam_direction(self, name: str, g: Array, moments: Moments) -> Array:
+        return np.where(g != 0, super().adam_direction(name, g, moments), 0.0)
 
 
 @defect("M5.6b", "M5.6")

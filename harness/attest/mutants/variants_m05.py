@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -70,6 +71,14 @@ class accumulates_by_concatenation(ReferenceTrainer):
             parts = [np.pad(b[name], ((0, 0), (0, width - b[name].shape[1]))) for b in batches]
             joined[name] = np.concatenate(parts)
         return super().accumulate([joined])
+
+
+@variant("M5", spared=LONG)
+class fit_reads_ahead(ReferenceTrainer):
+    """All batches are read before the first step."""
+
+    def fit(self, batches: Iterable[Arrays], log_every: int, on_log: Callable[[dict[str, Any]], Any]) -> None:
+        super().fit(list(batches), log_every, on_log)
 
 
 @variant("M5", spared=LONG)

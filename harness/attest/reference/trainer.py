@@ -71,7 +71,7 @@ class ReferenceTrainer:
         self.model, self.config, self.formulas = model, config, model.formulas
         self.moments = Moments()
         self.steps = 0  # updates made: the schedule's place
-        self.draws = 0  # noisy passes made: the random state
+        self.seed, self.draws = config.seed, 0  # noisy passes made: the random state
 
     def step(self, batch: Arrays) -> dict[str, float]:
         return self.accumulate([batch])
@@ -120,7 +120,7 @@ class ReferenceTrainer:
             self.model.seed = before
 
     def training_seed(self) -> tuple[int, ...] | None:
-        return (self.config.seed, self.draws)
+        return (self.seed, self.draws)
 
     def collect(self, new: dict[str, Array]) -> dict[str, Array]:
         """What the update uses: this step's gradients and nothing of the step before."""
@@ -179,12 +179,12 @@ class ReferenceTrainer:
         return math.exp(loss)
 
     def save(self, directory: str) -> None:
-        """Parameters, both moments, and the three counters."""
+        """Parameters, both moments, the three counters and the seed of the noise."""
         Path(directory).mkdir(parents=True, exist_ok=True)
         arrays = {f"parameter/{name}": value for name, value in self.model.values.items()}
         arrays |= {f"first/{name}": value for name, value in self.moments.first.items()}
         arrays |= {f"second/{name}": value for name, value in self.moments.second.items()}
-        counters = {"steps": self.steps, "draws": self.draws, "adam": self.moments.steps}
+        counters = {"steps": self.steps, "draws": self.draws, "adam": self.moments.steps, "seed": self.seed}
         np.savez(Path(directory) / FILE, counters=np.array(json.dumps(counters)), **arrays)  # type: ignore[arg-type]
 
     def load(self, directory: str) -> None:
@@ -194,6 +194,7 @@ class ReferenceTrainer:
         self.model.load(_under(saved, "parameter/"))
         self.restore_optimizer(Moments(counters["adam"], _under(saved, "first/"), _under(saved, "second/")))
         self.restore_schedule(counters["steps"])
+        self.restore_seed(counters["seed"])
         self.restore_random(counters["draws"])
 
     def restore_optimizer(self, moments: Moments) -> None:
@@ -201,6 +202,9 @@ class ReferenceTrainer:
 
     def restore_schedule(self, steps: int) -> None:
         self.steps = steps
+
+    def restore_seed(self, seed: int) -> None:
+        self.seed = seed
 
     def restore_random(self, draws: int) -> None:
         self.draws = draws

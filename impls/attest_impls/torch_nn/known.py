@@ -80,6 +80,12 @@ MODEL = (
         "case=loss[regime=unit dtype=float32 seed=0 B=1 T=1 V=4 pad_id=0 pads=0.4 smoothing=0.0] level=0.0",
     ),
     KnownFailure(
+        "M5.6c",
+        "clip_grad_norm_ squares in float32: beyond 2e19 the norm is infinite and every gradient zero",
+        f"{_ISSUES}46849",
+        "case=clipping[regime=unit dtype=float32 seed=0 arrays=1 length=1e+25 limit=1.0]",
+    ),
+    KnownFailure(
         "M5.12",
         "nn.MultiheadAttention takes 4.0 for a number of heads, and no layer knows of special ids",
         f"{_ISSUES}105630",
