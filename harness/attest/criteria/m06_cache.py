@@ -8,12 +8,15 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from attest.boundary import Subject
-from attest.checks import expect, expect_refused
+from attest.boundary import Boundary, Subject
+from attest.checks import expect, expect_close, expect_refused
 from attest.evidence import note_case
 from attest.properties import given, stateful, verifies
+from attest.reference.oracle import expected
 from attest.strategies.caching import CacheCase, CacheRun, cache_cases, machine_of
 from attest.strategies.generation import ROOM
+from attest.strategies.options import takes
+from attest.trainers import TrainerBoundary
 from attest.work import Workload, step_flops, step_seconds
 
 SHORT, LONG = 50, 400
@@ -31,6 +34,41 @@ def a_cached_step_equals_the_full_pass(impl: Subject) -> Any:
 def a_script_of_steps_equals_the_full_pass(impl: Subject, case: CacheCase) -> None:
     """A cached step gives the full pass's logits after steps of any sizes, reorders and other starts."""
     CacheRun(impl, case).play(case.script)
+
+
+@verifies("M6.3", effort=0.3)
+@given(case=cache_cases(scripted=False))
+def a_start_follows_the_parameters(impl: Subject, case: CacheCase) -> None:
+    """The same source is started again after a load, and read with what was loaded."""
+    model = case.loaded(impl, "transformer")
+    expect_cached(model, case)
+    model.load(case.but(seed=case.seed + 1).parameters)
+    expect_cached(model, case)
+
+
+@verifies("M6.3", effort=0.2)
+@given(case=cache_cases(scripted=False))
+def a_start_follows_training(impl: Subject, case: CacheCase) -> None:
+    """The same source is started again after steps of the trainer, which may change weights in place."""
+    config = case.config.but(dropout=0.0, warmup=1)
+    if impl.policy.one_config or not takes(impl, "trainer", config):
+        return  # under such a policy training would cost graphs of its own
+    trainer = TrainerBoundary(impl, config, case.parameters)
+    expect_cached(trainer.model, case)
+    for turn in range(2):
+        target = case.tokens(turn, case.B, 5)
+        target[:, 0], target[:, -1] = config.bos_id, config.eos_id
+        trainer.step({"source": case.source, "target": target})
+        expect_cached(trainer.model, case)
+
+
+def expect_cached(model: Boundary, case: CacheCase) -> None:
+    """Start and step give what the full pass gives with the parameters of the moment."""
+    inputs = {"source": case.source, "target": case.tokens(0, case.B, 3)}
+    wanted = expected("transformer", case.config, model.parameters(), inputs)["logits"]
+    model.eval()
+    seen, _ = model.step(model.start(case.source), inputs["target"])
+    expect_close(seen, wanted, "the logits of a cached step", factor=2 * model.widening)
 
 
 @verifies("M6.3", effort=0.3)

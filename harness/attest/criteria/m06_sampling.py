@@ -16,7 +16,7 @@ from attest.evidence import current, note_case
 from attest.properties import given, print_drawn, verifies
 from attest.reference.formulas import OracleFormulas
 from attest.strategies.generation import GenerationCase, generation_cases
-from attest.strategies.sampling import LogitsCase, logits_cases
+from attest.strategies.sampling import COLD, LogitsCase, logits_cases
 
 DRAWS = 4096
 LIMIT = 6.2  # standard deviations: one false alarm in 10^9
@@ -35,6 +35,14 @@ SETTINGS: tuple[dict[str, Any], ...] = (
 @given(case=logits_cases())
 def temperature_divides_the_logits(impl: Subject, case: LogitsCase) -> None:
     """softmax(logits / temperature), below and above 1, at every scale."""
+    seen = impl.call("next_token_distribution", *case.arguments)
+    expect_close(seen, case.expected, "probabilities", factor=impl.factor("next_token_distribution"))
+
+
+@verifies("M6.7", effort=0.5)
+@given(case=logits_cases(kinds=("close",), temperatures=COLD))
+def a_low_temperature_is_not_zero(impl: Subject, case: LogitsCase) -> None:
+    """Down to 1e-6 the logits are divided: those as close as the temperature share the probability."""
     seen = impl.call("next_token_distribution", *case.arguments)
     expect_close(seen, case.expected, "probabilities", factor=impl.factor("next_token_distribution"))
 

@@ -5,17 +5,21 @@ Shapes: keys and values (B, H, t, d); n new tokens.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from attest.contract import Config
 from attest.mutants.catalogue import defect
 from attest.reference.cache import Kept, LayerCache, Room, State
 from attest.reference.formulas import Formulas
 from attest.reference.generator import ReferenceGenerator
 from attest.reference.scope import Scope
 from attest.reference.tape import Array, Var
+from attest.reference.trainer import ReferenceTrainer
+from attest.reference.transformer import ReferenceTransformer
 
 
 @defect("M6.3", "M6.2a")
@@ -134,6 +138,30 @@ class memory_of_the_first_start(Formulas):
         if source.shape not in held:
             held[source.shape] = super().start(source, p)
         return replace(held[source.shape], source=source)
+
+
+@defect("M6.3", "M6.9")
+class memory_outlives_a_load(Formulas):
+    """What was encoded is kept by source, also when other parameters are loaded."""
+
+    def start(self, source: Array, p: Scope) -> State:
+        held: dict[Any, State] = self.__dict__.setdefault("held", {})
+        return held.setdefault((source.shape, source.tobytes()), super().start(source, p))
+
+
+@defect("M6.3")
+class memory_outlives_training(ReferenceTrainer):
+    """The model that is trained keeps what it encoded by source, whatever steps were made since."""
+
+    def __init__(self, model: ReferenceTransformer, config: Config) -> None:
+        super().__init__(model, config)
+        held: dict[Any, State] = {}
+        encode: Callable[[Array], State] = model.start
+
+        def start(source: Array) -> State:
+            return held.setdefault((source.shape, source.tobytes()), encode(source))
+
+        model.start = start  # type: ignore[method-assign]
 
 
 @defect("M6.3")

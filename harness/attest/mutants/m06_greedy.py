@@ -180,16 +180,6 @@ class answer_kept_by_shape(ReferenceGenerator):
         return logits, state
 
 
-@defect("M6.9")
-class source_overwritten(ReferenceGenerator):
-    """The caller's source is changed in place."""
-
-    def __call__(self, *, source: Array, **request: Any) -> dict[str, Array]:  # type: ignore[override]
-        seen = super().__call__(source=source, **request)
-        source[:, 0] = self.config.pad_id
-        return seen
-
-
 @defect("M6.9a")
 class left_padding_moves_positions(ReferenceGenerator):
     """Positions are counted from the first pad."""

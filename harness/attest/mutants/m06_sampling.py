@@ -50,6 +50,17 @@ class only_zero_is_greedy(Formulas):
 
 
 @defect("M6.7")
+class cold_is_greedy(Formulas):
+    """Every temperature below 0.01 is taken for 0."""
+
+    def next_token_distribution(
+        self, logits: Array, temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None
+    ) -> Array:
+        cold = 0.0 <= temperature < 0.01
+        return super().next_token_distribution(logits, 0.0 if cold else temperature, top_k, top_p)
+
+
+@defect("M6.7")
 class equal_maxima_share(Formulas):
     """At temperature 0 equal maxima share the probability."""
 

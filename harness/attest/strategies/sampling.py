@@ -16,7 +16,8 @@ from attest.reference.oracle import EPSILON, Expected
 from attest.strategies.cases import Case, dtypes, seeds
 
 TEMPERATURES = (1.0, 0.5, 2.0, 0.1, 0.9, 1.5, 5.0, 100.0, 1e-3)
-LEVELS = {"unit": 2.0, "large": 1e4, "tiny": 1e-3}
+COLD = (5e-3, 0.05, 1e-3, 1e-4, 1e-5, 2e-6)
+LEVELS = {"unit": 2.0, "large": 1e4, "tiny": 1e-3}  # "close": as far apart as the temperature
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +44,8 @@ class LogitsCase(Case):
         rng = self.rng()
         spread = rng.permuted(np.tile(np.arange(self.V, dtype=np.float64), (self.B, 1)), axis=1)
         values = (spread - self.V / 2 + 0.4 * rng.random((self.B, self.V))) * 2.0 / self.V
-        return (values * LEVELS[self.regime]).astype(float_dtype(self.dtype))
+        level = 2.0 * self.temperature if self.regime == "close" else LEVELS[self.regime]
+        return (values * level).astype(float_dtype(self.dtype))
 
     @property
     def p(self) -> float | None:
@@ -82,13 +84,17 @@ class LogitsCase(Case):
         return Expected(value, 8 * EPSILON[self.dtype] * (4.0 + size) * np.maximum(value, 1e-30))
 
 
-def logits_cases(*, kinds: tuple[str, ...] = ("unit", "large", "tiny")) -> st.SearchStrategy[LogitsCase]:
+def logits_cases(
+    *,
+    kinds: tuple[str, ...] = ("unit", "large", "tiny"),
+    temperatures: tuple[float, ...] = TEMPERATURES,
+) -> st.SearchStrategy[LogitsCase]:
     """Any temperature, at every scale."""
     return st.builds(
         LogitsCase,
         B=st.integers(1, 4),
         V=st.integers(2, 12),
-        temperature=st.sampled_from(TEMPERATURES),
+        temperature=st.sampled_from(temperatures),
         regime=st.sampled_from(kinds),
         dtype=dtypes(),
         seed=seeds(),
