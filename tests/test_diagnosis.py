@@ -36,6 +36,9 @@ def test_a_correct_stranger_fails_nothing():
     ("found", "expected"),
     [
         ([Likeness("a", 40, 40)], "a (agrees on 40 of 40 cases)"),
+        ([Likeness("a", 4, 4)], "a (agrees on 4 of 4 cases)"),
+        ([Likeness("a", 3, 3)], "a (agrees on 3 of 3 cases, too few to be sure)"),
+        ([Likeness("a", 1, 1)], "a (agrees on 1 of 1 case, too few to be sure)"),
         (
             [Likeness("a", 20, 40), Likeness("b", 14, 40), Likeness("c", 13, 40)],
             "a (agrees on 20 of 40 cases) or b (agrees on 14 of 40 cases)",

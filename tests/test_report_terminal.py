@@ -64,6 +64,15 @@ def test_without_a_likely_cause_the_nearest_defects_are_shown():
     assert "                 looks like a_b (agrees on 3 of 9 cases) or none" in lines
 
 
+def test_a_cause_found_on_few_cases_is_named_with_a_doubt():
+    near = failure("M1.5", looks_like="a_b (agrees on 1 of 1 case, too few to be sure)")
+    far = failure("M1.9", looks_like="a_b (agrees on 9 of 9 cases)")
+    alone = summary([record("M1.5", "fail", failure=near)])
+    assert any("likely: a_b (explains 1, on too few cases to be sure)" in line for line in alone)
+    both = summary([record("M1.5", "fail", failure=near), record("M1.9", "fail", failure=far)])
+    assert any("likely: a_b (explains 2)" in line for line in both)
+
+
 def test_a_must_without_broken_ground_comes_before_all_others():
     upper = next(c for c in SPEC.criteria if "M1.2" in c.stands_on and c.level == "must")
     should = next(c for c in SPEC.criteria if c.level == "should")
@@ -71,11 +80,15 @@ def test_a_must_without_broken_ground_comes_before_all_others():
     assert "M1.2 is the first to fix" in next_step(lines)
 
 
-def test_a_failing_should_is_next_when_the_musts_pass():
-    should = next(c for c in SPEC.criteria if c.level == "should")
-    lines = summary(run({should.id: "fail"}))
-    assert f"{should.id} is the first to fix" in next_step(lines)
-    assert f"  fail           {should.id} (should)" in lines
+@pytest.mark.parametrize("level", ["should", "may"])
+def test_what_is_no_must_is_next_when_the_musts_pass_and_is_said_to_be_none(level):
+    found = next(c for c in SPEC.criteria if c.level == level)
+    lines = summary(run({found.id: "fail"}))
+    at = lines.index(next_step(lines))
+    said = " ".join(line[17:] for line in lines[at : at + 2])
+    assert f"no must is among the failures; the first is {found.id}, a {level}; see" in said
+    assert "first to fix" not in "\n".join(lines)
+    assert f"  fail           {found.id} ({level})" in lines
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ STEPS = 4  # of a trainer
 FIRST = 8  # a defect that answers none of these the same is not tried on the rest
 SURE = 0.9
 POSSIBLE = 0.3
+FEW = 4  # telling cases: with fewer an agreement may be chance, and the sentence says so
 NUMBER = r"-?\d+\.?\d*(?:e[-+]?\d+)?"
 
 
@@ -42,7 +43,9 @@ class Likeness:
     cases: int
 
     def __str__(self) -> str:
-        return f"{self.defect} (agrees on {self.agrees} of {self.cases} cases)"
+        cases = "1 case" if self.cases == 1 else f"{self.cases} cases"
+        doubt = ", too few to be sure" if self.cases < FEW else ""
+        return f"{self.defect} (agrees on {self.agrees} of {cases}{doubt})"
 
     @property
     def share(self) -> float:

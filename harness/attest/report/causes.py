@@ -9,7 +9,7 @@ from typing import Any
 
 from attest.running.records import ERROR, FAIL
 
-_LIKENESS = re.compile(r"(\w+) \(agrees on (\d+) of (\d+) cases\)")
+_LIKENESS = re.compile(r"(\w+) \(agrees on (\d+) of (\d+) cases?(, too few to be sure)?\)")
 
 
 @dataclass(frozen=True)
@@ -18,17 +18,25 @@ class Cause:
 
     defect: str
     criteria: tuple[str, ...]
+    few: bool = False  # too few cases could be compared, whichever criterion is looked at
+
+    @property
+    def doubt(self) -> str:
+        """What is said after the count of criteria it explains."""
+        return ", on too few cases to be sure" if self.few else ""
 
 
 def likely_causes(rows: Iterable[Mapping[str, Any]]) -> list[Cause]:
     """The defects that agree on every case of a failure, those that explain most first."""
     found: dict[str, list[str]] = {}
+    sure: set[str] = set()
     for row in rows:
         if row["verdict"] in (FAIL, ERROR) and row["failure"]:
-            for defect, agrees, cases in _LIKENESS.findall(row["failure"]["looks_like"]):
+            for defect, agrees, cases, few in _LIKENESS.findall(row["failure"]["looks_like"]):
                 if agrees == cases:
                     found.setdefault(defect, []).append(row["id"])
-    causes = [Cause(defect, tuple(ids)) for defect, ids in found.items()]
+                    sure |= set() if few else {defect}
+    causes = [Cause(defect, tuple(ids), defect not in sure) for defect, ids in found.items()]
     return sorted(causes, key=lambda cause: -len(cause.criteria))
 
 

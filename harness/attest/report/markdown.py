@@ -88,7 +88,8 @@ def _causes(document: Part) -> Iterator[str]:
     yield "\n## Likely causes\n"
     yield "What fails behaves exactly like these known defects:\n"
     for cause in causes:
-        yield f"- `{cause.defect}` explains {', '.join(cause.criteria)} (`attest explain {cause.defect}`)"
+        explained = f"{', '.join(cause.criteria)}{cause.doubt}"
+        yield f"- `{cause.defect}` explains {explained} (`attest explain {cause.defect}`)"
     rest = unexplained(rows)
     if rest:
         yield f"- like no known defect: {', '.join(rest)}"

@@ -101,16 +101,25 @@ def first_to_fix(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
 
 
 def _advice_on(row: Mapping[str, Any], causes: Sequence[Cause]) -> list[str]:
-    lines = [f"{row['id']} is the first to fix; see `attest explain {row['id']}`"]
+    lines = [f"{_urgency(row)}; see `attest explain {row['id']}`"]
     failure = row["failure"] or {}
     lines.append(f"{row['title']}: {failure.get('seen') or row['reason']}")
     if causes:
-        lines.append(f"likely: {'; '.join(f'{c.defect} (explains {len(c.criteria)})' for c in causes)}")
+        lines.append(
+            f"likely: {'; '.join(f'{c.defect} (explains {len(c.criteria)}{c.doubt})' for c in causes)}"
+        )
     elif failure.get("looks_like"):
         lines.append(f"looks like {failure['looks_like']}")
     if failure.get("replay"):
         lines.append(failure["replay"])
     return lines
+
+
+def _urgency(row: Mapping[str, Any]) -> str:
+    """A must stands in the way of conformance; the rest is said to be the rest."""
+    if row["level"] == "must":
+        return f"{row['id']} is the first to fix"
+    return f"no must is among the failures; the first is {row['id']}, a {row['level']}"
 
 
 def _advice_on_the_rest(document: Document, plan: Plan) -> str:
