@@ -323,3 +323,18 @@ class first_sentence_trains_alone(ReferenceComponent):
                 n: np.where(np.arange(len(c))[:, None, None] == 0, c, 0.0) for n, c in cotangents.items()
             }
         return super().gradients(inputs, cotangents)
+
+
+@defect("M3.10a")
+class lookups_in_one_buffer(ReferenceComponent):
+    """Lookups of one shape write into the same output array, so that only other ids show it."""
+
+    def release(self, outputs: Any) -> dict[str, Array]:
+        found = super().release(outputs)
+        if self.operation not in ("token_embedding", "input_embedding"):
+            return found
+        kept: dict[Any, Array] = self.__dict__.setdefault("kept", {})
+        for name, value in found.items():
+            kept.setdefault((name, value.shape), value)[...] = value
+            found[name] = kept[name, value.shape]
+        return found
