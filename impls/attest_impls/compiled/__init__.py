@@ -49,7 +49,9 @@ class CompiledTrainer(Trainer):
         return self.model.compile_report()
 
 
-def _summed_loss(model: Transformer, source: Tensor, given: Tensor, labels: Tensor, smoothing: float) -> Tensor:
+def _summed_loss(
+    model: Transformer, source: Tensor, given: Tensor, labels: Tensor, smoothing: float
+) -> Tensor:
     logits = model._decode(given, model._encode(source), source)
     return summed_loss(logits, labels, model.config.pad_id, smoothing)
 

@@ -122,13 +122,15 @@ def moved(state: State, rows: Tensor, same_source: bool = False) -> State:
     state.spent = True
     grown = replace(
         state,
-        past=[(k[rows], v[rows]) for k, v in state.past],
+        past=_rows_of(state.past, rows),
         target_seen=state.target_seen[rows],
         position=state.position.clone(),
         spent=False,
     )
     if same_source:
         return grown
-    return replace(
-        grown, memory=[(k[rows], v[rows]) for k, v in state.memory], source_seen=state.source_seen[rows]
-    )
+    return replace(grown, memory=_rows_of(state.memory, rows), source_seen=state.source_seen[rows])
+
+
+def _rows_of(pairs: Pairs, rows: Tensor) -> Pairs:
+    return [(k.index_select(0, rows), v.index_select(0, rows)) for k, v in pairs]

@@ -1,8 +1,8 @@
 """Generation with the weights as constants of the graph, which inductor then packs for the products.
 
 Asked for by `--impl compiled,freeze=true`: a new set of weights is a new graph, so it pays where one model
-generates for long, and not where weights change with every call. Shapes are constants too: packing depends on
-the number of rows.
+generates for long, and not where weights change with every call. The number of rows stays a variable: for a
+constant inductor would pack for MKL and not for oneDNN, which takes 1.6 times as long with 16 rows.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class FrozenGenerator(Generator):
         self._functions.clear()
 
     def compiled(self, name: str, function: Callable[..., Any], **settings: Any) -> Callable[..., Any]:
-        settings = {"shared": False, "freezing": True, **settings}
+        settings = {"shared": False, "freezing": True, "cpp_wrapper": True, **settings}
         run = super().compiled(name, function, **settings)
 
         def call(*args: Any) -> Any:

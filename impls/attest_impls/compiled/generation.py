@@ -57,7 +57,7 @@ class Decoding(Model):
         self, model: Transformer, state: State, tokens: Tensor, alone: bool = False
     ) -> tuple[Tensor, State]:
         """`alone`: there is never more than one token, so that the graph for one is worth having."""
-        single = alone and pays(state.rows, model.projection.weight)
+        single = alone and pays(model.projection.weight)
         read = self.compiled("read_one", read_one) if single else self.compiled("read_on", read_on)
         tokens = tokens.contiguous()  # a column of a wider array has other strides: another graph
         logits = read(
@@ -95,19 +95,16 @@ class CompiledSearch:
         stay(written)
         ended = torch.zeros(B, 1, dtype=torch.bool, device=source.device)
         scores = torch.zeros(B, 1, dtype=torch.float64, device=source.device)
-        step = self._greedy_step(model, B)
+        step = self._greedy_step(model)
         for n in range(max_len):
-            if n == 1:
-                torch.compiler.set_stance(skip_guard_eval_unsafe=True)
             token, ended, scores = step(model, token, ended, scores, written, *_parts(state))
             state.position += 1
             if n % CHECK_EVERY == CHECK_EVERY - 1 and bool(ended.all()):
                 break
-        torch.compiler.set_stance("default")
         return written[:, None, : _longest(written, config.eos_id, max_len)], scores
 
-    def _greedy_step(self, model: Transformer, rows: int) -> Callable[..., Any]:
-        single = pays(rows, model.projection.weight)
+    def _greedy_step(self, model: Transformer) -> Callable[..., Any]:
+        single = pays(model.projection.weight)
         name, function = ("greedy_one", greedy_step_of_one) if single else ("greedy", greedy_step)
         return self._model.compiled(name, function, size_asserts=False, alignment_asserts=False)
 
