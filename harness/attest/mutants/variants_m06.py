@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from attest.contract import Arrays
 from attest.mutants.catalogue import variant
 from attest.reference.cache import Kept, State
 from attest.reference.formulas import Formulas
@@ -14,6 +15,7 @@ from attest.reference.generator import Hypothesis, ReferenceGenerator
 from attest.reference.sampling import normalised
 from attest.reference.scope import Scope
 from attest.reference.tape import Array, Var
+from attest.reference.transformer import ReferenceTransformer
 
 
 @variant("M6", spared=("M6.4",))
@@ -151,3 +153,19 @@ class beam_sorted_by_python(ReferenceGenerator):
             for token in range(logs.shape[-1])
         ]
         return [(place, token) for _, place, token in sorted(all_of_them, reverse=True)[:count]]
+
+
+@variant("M6")
+class memory_kept_until_a_load(ReferenceTransformer):
+    """A source that was encoded before is not encoded again until other parameters are loaded."""
+
+    def start(self, source: Array) -> State:
+        held: dict[Any, State] = self.__dict__.setdefault("held", {})
+        key = (source.shape, source.tobytes())
+        if key not in held:
+            held[key] = super().start(source)
+        return held[key]
+
+    def load(self, parameters: Arrays) -> None:
+        self.__dict__.pop("held", None)
+        super().load(parameters)
