@@ -1,4 +1,4 @@
-"""What only generation compiles: one row in inductor's own loops, and weights that are constants."""
+"""What only generation compiles: steps of one token, for one row and for several."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from attest.contract import Config
 torch = pytest.importorskip("torch")
 
 from attest_impls.compiled import Compiled  # noqa: E402
-from attest_impls.compiled.frozen import FrozenGenerator  # noqa: E402
 from attest_impls.eager import Eager  # noqa: E402
 
 # torch's own imports warn of what torch deprecates.
@@ -26,7 +25,6 @@ TINY = Config(
     target_vocab=11,
     max_len=20,
 )
-FROZEN = TINY.but(options=(("freeze", "true"),))
 
 
 def weights(config: Config, seed: int) -> dict[str, np.ndarray]:
@@ -55,11 +53,5 @@ def test_a_single_row_is_decoded_like_eager_does() -> None:
 
 
 @pytest.mark.slow
-def test_frozen_weights_are_those_loaded_last() -> None:
-    assert isinstance(Compiled().generate(FROZEN), FrozenGenerator)
-    expect_same(FROZEN, 3, range(2))
-
-
-def test_freezing_is_asked_for_by_a_word() -> None:
-    with pytest.raises(ValueError, match="freeze='yes' is neither true nor false; give one of them"):
-        Compiled().generate(TINY.but(options=(("freeze", "yes"),)))
+def test_several_rows_are_decoded_like_eager_does() -> None:
+    expect_same(TINY, 3, range(3))

@@ -37,23 +37,17 @@ GOALS = (
 
 
 def judged(outcomes: Sequence[Outcome], goals: Iterable[Goal]) -> list[dict[str, Any]]:
-    """Each goal with the ratio seen; of several forms of an implementation the fastest counts."""
+    """Each goal with the ratio seen, or none where one of the two did not run."""
     by_name = {outcome.work.name: outcome for outcome in outcomes}
     return [_judged(by_name.get(goal.workload), goal) for goal in goals]
 
 
 def _judged(outcome: Outcome | None, goal: Goal) -> dict[str, Any]:
-    forms = [] if outcome is None else [t.entrant for t in outcome.timings if _is(t.entrant, goal.entrant)]
-    ratios = [outcome.ratio(form, goal.baseline) for form in forms] if outcome is not None else []
-    seen = max((found[0] for found in ratios if found is not None), default=None)
+    found = None if outcome is None else outcome.ratio(goal.entrant, goal.baseline)
+    seen = None if found is None else found[0]
     return {
         "sentence": goal.sentence,
         "wanted": goal.wanted,
         "seen": None if seen is None else round(seen, 3),
         "reached": None if seen is None else seen >= goal.wanted,
     }
-
-
-def _is(label: str, name: str) -> bool:
-    """`compiled` and `compiled,freeze=true`, not `eager re-running`."""
-    return label == name or label.startswith(f"{name},")

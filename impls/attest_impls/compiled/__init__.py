@@ -27,7 +27,6 @@ from .component import (
     TokenLookup,
     component,
 )
-from .frozen import FrozenGenerator, frozen
 from .fused import Attention
 from .generation import Decoding, Generator
 
@@ -112,7 +111,7 @@ class Compiled(Eager):
         return CompiledTrainer(self.transformer(config), config)
 
     def generate(self, config: Config) -> Generator:
-        return component(Transformer, config, FrozenGenerator if frozen(config) else Generator)
+        return component(Transformer, config, Generator)
 
 
 @pluggy.HookimplMarker("attest")

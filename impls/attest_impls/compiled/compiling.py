@@ -67,20 +67,16 @@ def compiled(
     *,
     kind: type | None = None,
     device: str = "cpu",
-    dynamic: bool = True,
-    shared: bool = True,
     **settings: Any,
 ) -> Callable[..., Any]:
     """The function as one graph, noted in a report. `kind` keeps apart what has nothing in common.
 
     `settings` are inductor's. The function takes the module as an argument: a closure could not be shared.
-    Not `shared` says that the module and its weights never change, and nothing looks whether they did.
     """
     on_cuda = device.startswith("cuda")
     if on_cuda:
         settings = {"triton.cudagraphs": True, **settings}
-    make = _graph if shared else _graph.__wrapped__
-    graph = make(function, kind, dynamic, shared, tuple(sorted(settings.items())))
+    graph = _graph(function, kind, tuple(sorted(settings.items())))
     report.graphs += 1
 
     def call(*args: Any, **given: Any) -> Any:
@@ -103,11 +99,7 @@ def _kept(outputs: Any) -> Any:
 
 @cache
 def _graph(
-    function: Callable[..., Any],
-    kind: type | None,
-    dynamic: bool,
-    shared: bool,
-    settings: tuple[tuple[str, Any], ...],
+    function: Callable[..., Any], kind: type | None, settings: tuple[tuple[str, Any], ...]
 ) -> Callable[..., Any]:
     def backend(graph: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
         from torch._inductor.compile_fx import compile_fx  # two seconds that refusals need not wait
@@ -121,14 +113,7 @@ def _graph(
 
         return run
 
-    options = None if shared else _unguarded()
-    return torch.compile(_copy(function), backend=backend, fullgraph=True, dynamic=dynamic, options=options)
-
-
-def _unguarded() -> dict[str, Any]:
-    """Where torch can: to look at each weight costs 0.3 ms a call. A new dict, since torch empties it."""
-    skip = getattr(torch.compiler, "skip_guard_on_all_nn_modules_unsafe", None)
-    return {} if skip is None else {"guard_filter_fn": skip}
+    return torch.compile(_copy(function), backend=backend, fullgraph=True, dynamic=True)
 
 
 def _copy(function: Any) -> Any:
