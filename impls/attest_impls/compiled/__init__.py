@@ -37,9 +37,9 @@ class CompiledTrainer(Trainer):
     model: Decoding
 
     def _summed_loss(self, source: Tensor, target: Tensor, smoothing: float) -> Tensor:
-        self.model.checked(source=source, target=target)
         # Two arrays instead of two slices of one: strides of T - 1 would keep inductor from whole rows.
         given, labels = target[:, :-1].contiguous(), target[:, 1:].contiguous()
+        self.model.checked(source=source, target=given)
         # Random numbers are torch's own: inductor draws its numbers one by one, five times as slowly.
         run = self.model.compiled("training", _summed_loss, fallback_random=True)
         return run(self.model.module, source, given, labels, smoothing)
