@@ -103,6 +103,11 @@ class CriterionItem(pytest.Item):
             return str(excinfo.value)
         return str(super().repr_failure(excinfo, style))
 
+    def add_report_section(self, when: str, key: str, content: str) -> None:
+        """What the implementation prints is shown beside a failure; frameworks log too much for that."""
+        if key != "log":
+            super().add_report_section(when, key, content)
+
     def reportinfo(self) -> tuple[Any, int | None, str]:
         """Shown as the heading of a failure."""
         return self.path, None, f"{self.criterion.id} {self.criterion.title} [{self.target.label}]"
