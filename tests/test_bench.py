@@ -7,6 +7,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
+from attest.bench.apart import Field, apart
 from attest.bench.entrants import Entrant, lengths
 from attest.bench.goals import Goal, judged
 from attest.bench.measuring import Outcome, Timing, measure
@@ -67,6 +68,39 @@ def test_who_does_less_than_asked_is_not_timed() -> None:
     found = measure(chosen(SMALL, ["greedy_16"])[0], entrants, 1, lambda line: None)
     assert found.timings == []
     assert found.absent == {"lazy": "1 tokens instead of 160", "absent": "generate is not offered"}
+
+
+DIES = """
+import os
+
+class {Name}:
+    name = "{name}"
+    def generate(self, config):
+        if self.name == "exits":
+            os._exit(7)
+        raise RuntimeError("no weights")
+
+def attest_implementations():
+    return [{Name}()]
+"""
+
+
+def test_who_fails_or_dies_in_its_process_costs_nobody_else(tmp_path) -> None:
+    requests = []
+    for name in ("exits", "raises"):
+        path = tmp_path / f"{name}.py"
+        path.write_text(DIES.format(name=name, Name=name.title()))
+        requests.append(str(path))
+    work = chosen(SMALL, ["greedy_1"])[0]
+    with apart(Field((*requests, "eager"), "cpu", 1, with_peers=False)) as (entrants, missing):
+        found = measure(work, entrants, 2, lambda line: None)
+    assert missing == []
+    assert {timing.entrant: len(timing.seconds) for timing in found.timings} == {
+        "eager": 2,
+        "eager re-running": 2,
+    }
+    assert found.absent["exits"] == "its process ended with exit code 7"
+    assert "no weights" in found.absent["raises"]
 
 
 def test_rounds_are_interleaved() -> None:

@@ -1,13 +1,15 @@
 """Who takes part: implementations found through the registry, spoken to through the contract.
 
 An entrant makes, for one workload, a function without arguments that does the work once and answers how many
-tokens it handled; that is checked, so that nobody is fast by stopping early.
+tokens it handled; that is checked, so that nobody is fast by stopping early. Who is not alone in a process is
+slowed down by the others' threads: bench.apart gives each one of its own.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
@@ -15,8 +17,9 @@ import numpy as np
 
 from attest.bench.workloads import FIRST_WORD, NEVER, Shape, Workload
 from attest.boundary import NotOffered, Subject
-from attest.checks import quiet
+from attest.checks import Violation, quiet
 from attest.contract import Array, Config
+from attest.evidence import collecting
 from attest.reference.oracle import random_parameters
 from attest.registry import load, parse_request
 
@@ -25,7 +28,11 @@ Run = Callable[[], int]
 EVERY = 10  # of the lengths of a prefix one in so many is timed: the cost is linear in it
 
 
-@dataclass(frozen=True)
+# The processor's own time leaves out what neighbours take: for one thread on a machine that is not idle.
+CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
+
+
+@dataclass
 class Entrant:
     """A name in the table, and how to prepare it; `prepare` raises NotOffered with the reason."""
 
@@ -33,6 +40,26 @@ class Entrant:
     prepare: Callable[[Workload], Run]
     every: int = 1  # only each so-manieth part of the work is done, and the seconds are multiplied
     peer: bool = False
+    _run: Run = field(default=lambda: 0, init=False, repr=False)
+
+    def warm(self, work: Workload) -> None:
+        """Do it once: what is compiled or allocated at first is not timed; who does too little is refused."""
+        with quiet(), collecting():
+            try:
+                self._run = self.prepare(work)
+                done = self._run()
+            except Violation as violation:
+                raise NotOffered(str(violation)) from None
+        if done != work.units:
+            raise NotOffered(f"{done} tokens instead of {work.units}")
+
+    def seconds(self, clock: str) -> float:
+        """What the work takes, once."""
+        now = CLOCKS[clock]
+        with quiet():
+            started = now()
+            self._run()
+            return self.every * (now() - started)
 
 
 def from_requests(requests: Iterable[str], device: str) -> list[Entrant]:

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
-from attest.bench.entrants import Entrant, Run
 from attest.bench.workloads import Workload
 from attest.boundary import NotOffered
-from attest.checks import Violation, quiet
-from attest.evidence import collecting
 
 Say = Callable[[str], None]
 
-# The processor's own time leaves out what neighbours take: for one thread on a machine that is not idle.
-CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
+
+class Timed(Protocol):
+    """An entrant, here or in a process of its own."""
+
+    name: str
+    peer: bool
+
+    def warm(self, work: Workload) -> None:
+        """Be ready; NotOffered with the reason why not."""
+
+    def seconds(self, clock: str) -> float:
+        """Do the work once; NotOffered where that fails."""
 
 
 @dataclass
@@ -54,40 +61,22 @@ class Outcome:
         return other.best / own.best, min(rounds), max(rounds)
 
 
-def measure(
-    work: Workload, entrants: Sequence[Entrant], rounds: int, say: Say, clock: str = "wall"
-) -> Outcome:
+def measure(work: Workload, entrants: Sequence[Timed], rounds: int, say: Say, clock: str = "wall") -> Outcome:
     """Prepare and warm each entrant, then time them in turns."""
-    runs: dict[str, Run] = {}
+    timings: dict[str, Timing] = {}
     absent: dict[str, str] = {}
     for entrant in entrants:
         say(f"{work.name}: preparing {entrant.name}")
         try:
-            with collecting():
-                runs[entrant.name] = _warm(entrant, work)
-        except (NotOffered, Violation) as reason:
+            entrant.warm(work)
+            timings[entrant.name] = Timing(entrant.name, peer=entrant.peer)
+        except NotOffered as reason:
             absent[entrant.name] = str(reason)
-    present = [entrant for entrant in entrants if entrant.name in runs]
-    timings = {entrant.name: Timing(entrant.name, peer=entrant.peer) for entrant in present}
     for n in range(rounds):
-        for entrant in present:
+        for entrant in (one for one in entrants if one.name not in absent):
             say(f"{work.name}: round {n + 1} of {rounds}, {entrant.name}")
-            timings[entrant.name].seconds.append(entrant.every * _seconds(runs[entrant.name], CLOCKS[clock]))
-    return Outcome(work, list(timings.values()), absent)
-
-
-def _warm(entrant: Entrant, work: Workload) -> Run:
-    """What is compiled or allocated at first is not timed; nor is anybody who does less than was asked."""
-    with quiet():
-        run = entrant.prepare(work)
-        done = run()
-        if done != work.units:
-            raise Violation(f"{done} tokens instead of {work.units}")
-    return run
-
-
-def _seconds(run: Run, clock: Callable[[], float]) -> float:
-    with quiet():
-        started = clock()
-        run()
-        return clock() - started
+            try:
+                timings[entrant.name].seconds.append(entrant.seconds(clock))
+            except NotOffered as reason:
+                absent[entrant.name] = str(reason)
+    return Outcome(work, [timing for name, timing in timings.items() if name not in absent], absent)
