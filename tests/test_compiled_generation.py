@@ -27,22 +27,24 @@ TINY = Config(
 )
 
 
-def weights(config: Config, seed: int) -> dict[str, np.ndarray]:
+def weights(config: Config, seed: int, ends: bool) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(seed)
     like = Eager().generate(config).parameters()
     drawn = {name: 0.4 * rng.standard_normal(value.shape).astype(np.float32) for name, value in like.items()}
-    drawn["projection.bias"][:2] = -1e4
+    drawn["projection.bias"][: 2 if ends else 3] = -1e4
     return drawn
 
 
-def expect_same(config: Config, rows: int, seeds: range) -> None:
+def expect_same(
+    config: Config, rows: int, seeds: range, max_len: int = 12, method: str = "greedy", ends: bool = True
+) -> None:
     eager, compiled = Eager().generate(config), Compiled().generate(config)
     source = np.random.default_rng(9).integers(3, 11, (rows, 7))
     for seed in seeds:
-        given = weights(config, seed)
+        given = weights(config, seed, ends)
         eager.load(given)
         compiled.load(given)
-        wanted, seen = (g(source=source, max_len=12, method="greedy") for g in (eager, compiled))
+        wanted, seen = (g(source=source, max_len=max_len, method=method) for g in (eager, compiled))
         np.testing.assert_array_equal(seen["tokens"], wanted["tokens"])
         np.testing.assert_allclose(seen["scores"], wanted["scores"], atol=1e-5)
 
@@ -50,6 +52,12 @@ def expect_same(config: Config, rows: int, seeds: range) -> None:
 @pytest.mark.slow
 def test_a_single_row_is_decoded_like_eager_does() -> None:
     expect_same(TINY, 1, range(3))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["greedy", "beam"])
+def test_a_cache_longer_than_what_a_step_reads_of_it(method) -> None:
+    expect_same(TINY.but(max_len=80), 2, range(2), max_len=75, method=method, ends=False)
 
 
 @pytest.mark.slow

@@ -19,6 +19,7 @@ from attest_impls.eager.layers import DecoderLayer
 from attest_impls.eager.model import Transformer
 
 Pairs = list[tuple[Tensor, Tensor]]  # keys and values of each layer
+BLOCK = 32
 
 
 def stay(*tensors: Tensor) -> None:
@@ -50,6 +51,18 @@ class State:
     @property
     def capacity(self) -> int:
         return self.target_seen.shape[-1]
+
+    def parts(self, new: int) -> tuple[Tensor, Tensor, Tensor, Pairs, Pairs]:
+        """What a step of so many new tokens reads and writes.
+
+        On a CPU the end of the caches is left out, in blocks: reading it only to hide it takes time. A CUDA
+        graph would have to be recorded again for every length.
+        """
+        last = -(-(self.length + new) // BLOCK) * BLOCK
+        if last >= self.capacity or self.position.is_cuda:
+            return self.position, self.source_seen, self.target_seen, self.past, self.memory
+        past = [(k[:, :, :last], v[:, :, :last]) for k, v in self.past]
+        return self.position, self.source_seen, self.target_seen[..., :last], past, self.memory
 
 
 def remember(model: Transformer, source: Tensor) -> list[tuple[Tensor, Tensor]]:

@@ -60,11 +60,9 @@ class Decoding(Model):
         single = alone and pays(model.projection.weight)
         read = self.compiled("read_one", read_one) if single else self.compiled("read_on", read_on)
         tokens = tokens.contiguous()  # a column of a wider array has other strides: another graph
-        logits = read(
-            model, tokens, state.position, state.source_seen, state.target_seen, state.past, state.memory
-        )
-        state.spent = True
         n = tokens.shape[1]
+        logits = read(model, tokens, *state.parts(n))
+        state.spent = True
         return logits, replace(state, position=state.position + n, length=state.length + n, spent=False)
 
     def _ids(self, values: Array) -> Tensor:
@@ -97,8 +95,9 @@ class CompiledSearch:
         scores = torch.zeros(B, 1, dtype=torch.float64, device=source.device)
         step = self._greedy_step(model)
         for n in range(max_len):
-            token, ended, scores = step(model, token, ended, scores, written, *_parts(state))
+            token, ended, scores = step(model, token, ended, scores, written, *state.parts(1))
             state.position += 1
+            state.length += 1
             if n % CHECK_EVERY == CHECK_EVERY - 1 and bool(ended.all()):
                 break
         return written[:, None, : _longest(written, config.eos_id, max_len)], scores
@@ -132,10 +131,6 @@ def _choose(
     written.index_copy_(1, position, torch.where(ended, model.config.pad_id, likeliest))
     scores = scores + torch.where(ended, 0.0, gained)
     return likeliest, ended | (likeliest == model.config.eos_id), scores
-
-
-def _parts(state: State) -> tuple[Any, ...]:
-    return state.position, state.source_seen, state.target_seen, state.past, state.memory
 
 
 def _longest(written: Tensor, eos_id: int, max_len: int) -> int:
