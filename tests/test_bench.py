@@ -38,6 +38,7 @@ def test_a_small_run_writes_json_markdown_and_a_plot(tmp_path) -> None:
     assert found["ceilings"]["bandwidth_gbs"] > 0
     page = (tmp_path / "bench.md").read_text()
     assert "| eager re-running |" in page
+    assert "- eager spends " in page
     assert "greedy_1: eager against eager re-running" in page
     assert (tmp_path / "bench.svg").read_text().startswith("<?xml")
 
@@ -111,7 +112,7 @@ def test_rounds_are_interleaved() -> None:
             seen.append(name)
             return 10
 
-        return Entrant(name, lambda work: run)
+        return Entrant(name, lambda work: run, peer=True)  # peers are not profiled
 
     measure(chosen(SMALL, ["greedy_1"])[0], [entrant("a"), entrant("b")], 2, lambda line: None)
     assert seen == ["a", "b", "a", "b", "a", "b"]

@@ -56,6 +56,9 @@ class Apart:
     def seconds(self, clock: str) -> float:
         return float(self._ask("seconds", clock))
 
+    def profile(self, most: int) -> list[tuple[str, float]]:
+        return list(self._ask("profile", most))
+
     def close(self) -> None:
         self._connection.close()
         self._process.join(SECONDS_TO_END)

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cache
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from attest.registry import load, parse_request
 
 Run = Callable[[], int]
 
+GENERATED = "code that inductor wrote"
 EVERY = 10  # of the lengths of a prefix one in so many is timed: the cost is linear in it
 
 
@@ -60,6 +62,23 @@ class Entrant:
             started = now()
             self._run()
             return self.every * (now() - started)
+
+    def profile(self, most: int) -> list[tuple[str, float]]:
+        """Where one more run spends its time, by torch's profiler: operations and shares of the processor."""
+        if find_spec("torch") is None:
+            return []
+        from torch.profiler import ProfilerActivity
+        from torch.profiler import profile as profiling
+
+        with quiet(), profiling(activities=[ProfilerActivity.CPU]) as seen:
+            self._run()
+        spent: dict[str, float] = {}
+        for event in seen.key_averages():
+            name = GENERATED if event.key.startswith("## Call Compiled") else event.key
+            spent[name] = spent.get(name, 0.0) + event.self_cpu_time_total
+        total = sum(spent.values()) or 1.0
+        ranked = sorted(spent.items(), key=lambda pair: -pair[1])[:most]
+        return [(name, time / total) for name, time in ranked]
 
 
 def from_requests(requests: Iterable[str], device: str) -> list[Entrant]:

@@ -11,6 +11,8 @@ from attest.boundary import NotOffered
 
 Say = Callable[[str], None]
 
+LARGEST = 5  # operations of a profile
+
 
 class Timed(Protocol):
     """An entrant, here or in a process of its own."""
@@ -24,6 +26,9 @@ class Timed(Protocol):
     def seconds(self, clock: str) -> float:
         """Do the work once; NotOffered where that fails."""
 
+    def profile(self, most: int) -> list[tuple[str, float]]:
+        """The operations that take the largest shares of it."""
+
 
 @dataclass
 class Timing:
@@ -32,6 +37,7 @@ class Timing:
     entrant: str
     seconds: list[float] = field(default_factory=list)
     peer: bool = False
+    profile: list[tuple[str, float]] = field(default_factory=list)
 
     @property
     def best(self) -> float:
@@ -79,4 +85,7 @@ def measure(work: Workload, entrants: Sequence[Timed], rounds: int, say: Say, cl
                 timings[entrant.name].seconds.append(entrant.seconds(clock))
             except NotOffered as reason:
                 absent[entrant.name] = str(reason)
+    for entrant in (one for one in entrants if not one.peer and one.name not in absent):
+        say(f"{work.name}: where {entrant.name} spends its time")
+        timings[entrant.name].profile = entrant.profile(LARGEST)
     return Outcome(work, [timing for name, timing in timings.items() if name not in absent], absent)

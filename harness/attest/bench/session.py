@@ -28,6 +28,7 @@ def bench(
 ) -> dict[str, Any]:
     """Measure the ceilings, then every workload; the document that the report is made of."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # torch's profiler announces itself otherwise
     before, load = set_threads(threads), _load()
     try:
         say("measuring what the machine can do")

@@ -55,6 +55,7 @@ def _row(outcome: Outcome, timing: Timing) -> dict[str, Any]:
         "best": round(timing.best, 6),
         "spread": round(timing.spread, 3),
         "tokens_per_second": round(outcome.work.units / timing.best, 1),
+        "profile": [[name, round(share, 3)] for name, share in timing.profile],
         "times_as_fast_as": {
             name: [round(r, 3) for r in found] for name, found in ratios.items() if found is not None
         },
@@ -80,6 +81,7 @@ def markdown(found: Mapping[str, Any]) -> str:
     lines += [f"\n{sentence}." for sentence in found["missing"]]
     for entry in found["workloads"]:
         lines += ["", f"## {entry['name']}", "", f"{entry['about'].capitalize()}.", "", *_table(entry)]
+        lines += ["", *_profiles(entry)]
     lines += ["", "## Goals", "", *_goals(found["goals"])]
     return "\n".join(lines) + "\n"
 
@@ -93,6 +95,16 @@ def _table(entry: Mapping[str, Any]) -> list[str]:
         cells += [_ratio(row["times_as_fast_as"].get(name)) for name in used]
         lines.append(f"| {' | '.join(cells)} |")
     return lines
+
+
+def _profiles(entry: Mapping[str, Any]) -> list[str]:
+    """One line for each that was profiled, and one for each that took no part."""
+    lines = [
+        f"- {row['name']} spends {', '.join(f'{share:.0%} in `{name}`' for name, share in row['profile'])}"
+        for row in entry["entrants"]
+        if row["profile"]
+    ]
+    return lines + [f"- {name} takes no part: {reason}" for name, reason in entry["absent"].items()]
 
 
 def _ratio(found: Sequence[float] | None) -> str:
