@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tempfile
 from functools import cache
 from importlib.util import find_spec
@@ -10,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from attest.bench.entrants import Entrant, Run
-from attest.bench.workloads import Shape, Workload
+from attest.bench.workloads import BASE, SMALL, Shape, Workload
 from attest.boundary import NotOffered
 
 
@@ -143,10 +145,22 @@ def _ctranslate2(work: Workload, threads: int) -> Run:
 
 @cache
 def _translator(shape: Shape, threads: int) -> Any:
-    """Marian's weights in CTranslate2's form; its vocabulary has no padding."""
+    """Marian's weights in CTranslate2's form, converted elsewhere: torch's threads would slow it here."""
     import ctranslate2
+
+    with tempfile.TemporaryDirectory() as directory:
+        call = f"from attest.bench.peers import convert; convert({shape.name!r}, {directory!r})"
+        subprocess.run([sys.executable, "-c", call], check=True, capture_output=True)
+        return ctranslate2.Translator(
+            directory, device="cpu", compute_type="float32", inter_threads=1, intra_threads=threads
+        )
+
+
+def convert(shape_name: str, directory: str) -> None:
+    """Write the model of a shape for CTranslate2; its vocabulary has no padding."""
     from ctranslate2.converters.transformers import MarianMTLoader
 
+    shape = {shape.name: shape for shape in (BASE, SMALL)}[shape_name]
     spec = MarianMTLoader().get_model_spec(_marian_model(shape))
     words = ["</s>", *(str(i) for i in range(1, shape.vocab - 1))]
     spec.register_source_vocabulary(words)
@@ -154,10 +168,6 @@ def _translator(shape: Shape, threads: int) -> Any:
     spec.config.bos_token, spec.config.eos_token, spec.config.unk_token = "<s>", "</s>", "1"
     spec.config.decoder_start_token = "</s>"
     spec.config.add_source_eos = False
-    with tempfile.TemporaryDirectory() as directory:
-        spec.validate()
-        spec.optimize(quantization=None)
-        spec.save(directory)
-        return ctranslate2.Translator(
-            directory, device="cpu", compute_type="float32", inter_threads=1, intra_threads=threads
-        )
+    spec.validate()
+    spec.optimize(quantization=None)
+    spec.save(directory)
