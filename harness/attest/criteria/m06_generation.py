@@ -127,8 +127,8 @@ def a_call_does_not_depend_on_the_one_before(impl: Subject, case: GenerationCase
             expect_same_bits(again[name], first[name], f"{name} of a second call")
 
 
-@verifies("M6.9", effort=0.3)
-@given(case=generation_cases())
+@verifies("M6.6", "M6.9", effort=0.3)
+@given(case=generation_cases(min_limit=2))
 def an_answer_follows_the_parameters(impl: Subject, case: GenerationCase) -> None:
     """Asked again after a load, the same source is answered with what was loaded."""
     component = case.loaded(impl, "generate")
