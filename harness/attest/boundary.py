@@ -96,6 +96,11 @@ class Subject:
         component.eval()
         return component
 
+    @property
+    def sharpest(self) -> str:
+        """Its most exact dtype."""
+        return "float64" if "float64" in self.dtypes else self.dtypes[0]
+
     def can_build(self, operation: str, config: Config) -> bool:
         """Whether this config is on offer; a builder that fails for another reason is judged later."""
         try:

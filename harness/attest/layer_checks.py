@@ -77,7 +77,7 @@ def sharpest(impl: Subject, case: AnyCase) -> AnyCase:
     """The case in the implementation's most exact dtype; its own where every dtype has to be compiled."""
     if impl.policy.one_config:
         return case
-    return case.but(dtype="float64" if "float64" in impl.dtypes else impl.dtypes[0])
+    return case.but(dtype=impl.sharpest)
 
 
 def expect_any_length(impl: Subject, part: str) -> None:

@@ -125,7 +125,7 @@ def generation_seconds(generate: Boundary, work: Workload, tokens: int) -> tuple
 def loop_seconds(model: Boundary, work: Workload, tokens: int, stop_after: float = math.inf) -> list[float]:
     """Seconds up to each token of a loop that runs encoder and decoder on the whole prefix every time."""
     source = work.ids(work.S)
-    target = np.full((work.B, 1), work.config.bos_id, np.int64)
+    target = np.full((work.B, model.subject.policy.min_size), work.config.bos_id, np.int64)
     taken, total = [], 0.0
     for _ in range(tokens):
         seen: list[Any] = []

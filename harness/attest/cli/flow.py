@@ -116,7 +116,7 @@ def _of_transformer(subject: Subject, norm: str, layers: int, seed: int) -> Flow
 
     sizes: dict[str, Any] = {"d_model": 8, "num_heads": 2, "d_ff": 16, "source_vocab": 9, "target_vocab": 9}
     sizes |= {"num_encoder_layers": layers, "num_decoder_layers": layers, "max_len": 8, "norm": norm}
-    config = Config(**sizes, dtype="float64" if "float64" in subject.dtypes else subject.dtypes[0])
+    config = Config(**sizes, dtype=subject.sharpest)
     B, T, S = 2, 4, 3
     rng = np.random.default_rng(seed)
     source, target = (3 + rng.permuted(np.arange(B * 6).reshape(B, 6) % 6, axis=1)[:, :n] for n in (S, T))

@@ -179,7 +179,7 @@ def one_token_too_many_is_refused(impl: Subject) -> None:
         return
     note_case("a step of max_len + 1 tokens, and one out of the vocabulary", "decoding")
     source = inputs_of("transformer", model.config, 4)["source"]
-    wrong = {"max_len + 1 tokens": tokens(model.config.max_len + 1), "the id 13": tokens() + 9}
+    wrong = {"max_len + 1 tokens": tokens(model.config.max_len + 1), "the id 11": tokens() + 7}
     for what, given in wrong.items():
         state = model.start(source)
         expect_refused(lambda s=state, g=given: model.component.step(s, g), f"a step of {what}")  # type: ignore[misc]

@@ -216,9 +216,9 @@ def every_decoder_layer_reads_the_end_of_the_encoder(impl: Subject) -> None:
     if not impl.offers("transformer"):
         return
     config = Config(d_model=8, num_heads=2, d_ff=16, source_vocab=9, target_vocab=9, max_len=8)
-    config = config.but(num_encoder_layers=2, num_decoder_layers=2, dtype=sharp_dtype(impl))
+    config = config.but(num_encoder_layers=2, num_decoder_layers=2, dtype=impl.sharpest)
     parameters = random_parameters("transformer", config, np.random.default_rng(0))
-    ids = np.array([[3, 4, 5]], np.int64)
+    ids = np.array([[3, 4, 5], [5, 4, 3]], np.int64)
     for layer in range(config.num_decoder_layers):
         note_case(f"transformer, decoder layer {layer} alone reads the memory", "whole model")
         quiet = {
@@ -233,11 +233,6 @@ def every_decoder_layer_reads_the_end_of_the_encoder(impl: Subject) -> None:
             return  # a model that does not run is M5's matter
         moved = bool(np.any(seen[0] != seen[1]))
         expect(moved, f"the last encoder layer does not reach decoder layer {layer}")
-
-
-def sharp_dtype(impl: Subject) -> str:
-    """Its most exact dtype."""
-    return "float64" if "float64" in impl.dtypes else impl.dtypes[0]
 
 
 def logits(impl: Subject, config: Config, parameters: dict[str, Array], ids: Array) -> Array | None:
@@ -303,13 +298,12 @@ def spoiled(case: LayerCase, array: Array, hidden: Array, junk: float) -> Array:
 def a_padded_sentence_equals_the_sentence_alone(impl: Subject, case: LayerCase, row: int) -> None:
     """A padded sentence gives what the sentence alone gives, within twice the bound."""
     row %= case.B
-    component = loaded(impl, case)
+    component, copies = loaded(impl, case), [row] * impl.policy.min_size
     whole = output_of(component, case.inputs)[row : row + 1]
     kept = case.real[row]
-    alone = {"x": case.inputs["x"][row : row + 1, kept], "mask": case.allowed[row : row + 1][..., kept]}
-    wanted = Expected(
-        output_of(component, alone).astype(np.float64), case.expected.bound[row : row + 1, kept]
-    )
+    alone = {"x": case.inputs["x"][copies][:, kept], "mask": case.allowed[copies][..., kept]}
+    seen = output_of(component, alone)[:1]
+    wanted = Expected(seen.astype(np.float64), case.expected.bound[row : row + 1, kept])
     expect_close_twice(whole[:, kept], wanted, impl.factor(case.part))
 
 
@@ -384,12 +378,13 @@ def hidden_memory_is_inert(impl: Subject, case: LayerCase, junk: float) -> None:
 def hiding_memory_equals_deleting_it(impl: Subject, case: LayerCase, row: int) -> None:
     """A row alone with its visible memory only gives the same, within twice the bound."""
     row %= case.B
-    component = loaded(impl, case)
+    component, copies = loaded(impl, case), [row] * impl.policy.min_size
     whole = output_of(component, case.inputs)[row : row + 1]
     kept = case.memory_allowed[row, 0]
-    alone = {"x": case.inputs["x"][row : row + 1], "memory": case.inputs["memory"][row : row + 1, kept]}
+    alone = {"x": case.inputs["x"][copies], "memory": case.inputs["memory"][copies][:, kept]}
     if "mask" in case.inputs:
-        alone |= {"mask": case.inputs["mask"][row : row + 1]}
-        alone |= {"memory_mask": case.memory_allowed[row : row + 1][..., kept]}
-    wanted = Expected(output_of(component, alone).astype(np.float64), case.expected.bound[row : row + 1])
+        alone |= {"mask": case.inputs["mask"][copies]}
+        alone |= {"memory_mask": case.memory_allowed[copies][..., kept]}
+    seen = output_of(component, alone)[:1]
+    wanted = Expected(seen.astype(np.float64), case.expected.bound[row : row + 1])
     expect_close_twice(whole, wanted, impl.factor(case.part))

@@ -116,7 +116,8 @@ def training_uses_dropout_and_evaluation_does_not(impl: Subject) -> None:
         for batch in case.batches:
             quiet = float(evaluation_loss(case.config, whole_parameters(trainer), [batch]).value)
             gaps.append(abs(trainer.step(batch)["loss"] - quiet))
-        seen = f"the losses of four steps with dropout 0.5 {when} are within {max(gaps):.2g} of those without"
+        near = f"within {max(gaps):.2g} of those without"
+        seen = f"the losses of four steps with dropout {case.dropout} {when} are {near}"
         expect(max(gaps) > 1e-3, f"{seen}; training should be in train mode")
         trainer.evaluate(case.batches)
 
@@ -128,7 +129,7 @@ def every_step_draws_noise_of_its_own(impl: Subject) -> None:
     note_case(f"{case} the same batch four times", "dropout")
     trainer = trainer_of(impl, case)
     losses = [trainer.step(case.batches[1])["loss"] for _ in range(4)]
-    seen = f"four steps on the same batch with dropout 0.5 gave losses within {np.ptp(losses):.2g}"
+    seen = f"four steps on the same batch with dropout {case.dropout} gave losses within {np.ptp(losses):.2g}"
     expect(np.ptp(losses) > 1e-3, f"{seen}; each should draw noise of its own")
 
 

@@ -209,7 +209,7 @@ class AttentionCase(Case):
 
     def sharpest(self, subject: Subject) -> Self:
         """This case in the most exact dtype on offer."""
-        return self.but(dtype="float64" if "float64" in subject.dtypes else subject.dtypes[0])
+        return self.but(dtype=subject.sharpest)
 
 
 def weights_of(component: Boundary, inputs: dict[str, Any]) -> Array:

@@ -165,13 +165,14 @@ class MultiHeadCase(Case):
         mask[:, self.T // 2] = False
         return self.with_inputs(mask=mask), np.asarray(~mask.any(-1))
 
-    def row(self, b: int) -> dict[str, Any]:
-        """One row of the batch alone."""
-        alone = {name: self.inputs[name][b : b + 1] for name in ("query", "key_value")}
+    def row(self, b: int, copies: int = 1) -> dict[str, Any]:
+        """One row of the batch alone, or a batch of copies of it."""
+        rows = [b] * copies
+        alone = {name: self.inputs[name][rows] for name in ("query", "key_value")}
         if self.mask == "none":
             return alone
         mask = self.allowed
-        return {**alone, "mask": mask[b : b + 1] if mask.ndim == 3 and len(mask) == self.B else mask}
+        return {**alone, "mask": mask[rows] if mask.ndim == 3 and len(mask) == self.B else mask}
 
     def head(self, i: int) -> slice:
         """The features of head i."""
@@ -215,7 +216,7 @@ class MultiHeadCase(Case):
 
     def sharpest(self, subject: Subject) -> Self:
         """This case in the most exact dtype on offer."""
-        return self.but(dtype="float64" if "float64" in subject.dtypes else subject.dtypes[0])
+        return self.but(dtype=subject.sharpest)
 
 
 def laid_out(case: MultiHeadCase, layout: str) -> dict[str, Any]:

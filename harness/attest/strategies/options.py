@@ -51,4 +51,4 @@ def offered_form(subject: Subject, operation: str, config: Config) -> Config:
 
 def sharpest(subject: Subject, case: Chosen) -> Chosen:
     """The case in the implementation's most exact dtype."""
-    return case.but(dtype="float64" if "float64" in subject.dtypes else subject.dtypes[0])
+    return case.but(dtype=subject.sharpest)

@@ -40,6 +40,7 @@ class TrainingCase(Case):
     d_k: int = 4
     layers: int = 1
     vocab: int = 9
+    room: int = 32
     norm: str = "post"
     tie: bool = False
     smoothing: float = 0.0
@@ -51,9 +52,9 @@ class TrainingCase(Case):
     def fitted(self, subject: Subject) -> Self:
         case = super().fitted(subject).but(few=subject.policy.min_size)
         if subject.policy.one_config:
-            fixed: dict[str, Any] = {"H": 2, "d_k": 8, "layers": 1, "vocab": 9, "norm": "post", "rows": 4}
-            sharp = "float64" if "float64" in subject.dtypes else case.dtype
-            case = case.but(**fixed, warmup=3, clip="one", seed=case.seed % 3, dtype=sharp)
+            fixed: dict[str, Any] = {"H": 2, "d_k": 16, "layers": 1, "vocab": 11, "room": 128, "rows": 4}
+            fixed |= {"norm": "post", "warmup": 3, "clip": "one", "dropout": 0.3 if case.dropout else 0.0}
+            case = case.but(**fixed, seed=case.seed % 3, dtype=subject.sharpest)
         return case.offered(subject)
 
     def offered(self, subject: Subject) -> Self:
@@ -78,7 +79,7 @@ class TrainingCase(Case):
             num_decoder_layers=self.layers,
             source_vocab=self.vocab,
             target_vocab=self.vocab,
-            max_len=32,
+            max_len=self.room,
             dropout=self.dropout,
             norm=self.norm,
             tie=self.tie,
