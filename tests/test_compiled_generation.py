@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 
@@ -10,6 +12,7 @@ from attest.contract import Config
 torch = pytest.importorskip("torch")
 
 from attest_impls.compiled import Compiled  # noqa: E402
+from attest_impls.compiled import product as few_rows  # noqa: E402
 from attest_impls.eager import Eager  # noqa: E402
 
 # torch's own imports warn of what torch deprecates.
@@ -61,5 +64,17 @@ def test_a_cache_longer_than_what_a_step_reads_of_it(method) -> None:
 
 
 @pytest.mark.slow
-def test_several_rows_are_decoded_like_eager_does() -> None:
-    expect_same(TINY, 3, range(3))
+@pytest.mark.parametrize("rows", [3, 7, 21])
+def test_several_rows_are_decoded_like_eager_does(rows: int) -> None:
+    expect_same(TINY, rows, range(3))
+
+
+@pytest.mark.slow
+def test_the_product_of_a_weight_and_few_rows_is_that_of_matmul() -> None:
+    """Sizes on both sides of a tile, a vector and a cache line, with nothing written beside the result."""
+    for rows, width, out in product((5, 8, 9, 16, 17, 33, 64), (1, 15, 16, 33), (1, 5, 6, 12, 13, 40)):
+        generator = torch.Generator().manual_seed(rows * width + out)
+        weight = torch.randn(out, width, generator=generator)
+        x = torch.randn(rows, width, generator=generator)
+        wanted = weight.double() @ x.double().t()
+        torch.testing.assert_close(few_rows.product(weight, x).double(), wanted, rtol=1e-5, atol=1e-5)

@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pluggy
+import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from attest.contract import Config, ShapePolicy
 from attest_impls.eager import Eager, attention, embedding, layers
 from attest_impls.eager.model import Transformer
 from attest_impls.eager.norm import LayerNorm
-from attest_impls.eager.training import Loss, Trainer, summed_loss
+from attest_impls.eager.training import Loss, Trainer
 
 from .component import (
     AttentionAlone,
@@ -40,19 +42,29 @@ class CompiledTrainer(Trainer):
         # Two arrays instead of two slices of one: strides of T - 1 would keep inductor from whole rows.
         given, labels = target[:, :-1].contiguous(), target[:, 1:].contiguous()
         self.model.checked(source=source, target=given)
+        if given.shape[1] == 1 < self.config.max_len:  # a length of 1 would be another graph
+            given, labels = (F.pad(x, (0, 1), value=self.config.pad_id) for x in (given, labels))
         # Random numbers are torch's own: inductor draws its numbers one by one, five times as slowly.
         run = self.model.compiled("training", _summed_loss, fallback_random=True)
-        return run(self.model.module, source, given, labels, smoothing)
+        weight = torch.full((), smoothing, dtype=torch.float64, device=source.device)
+        with torch.enable_grad():  # evaluation too: without gradients it would be another graph
+            loss: Tensor = run(self.model.module, source, given, labels, weight)
+        return loss if torch.is_grad_enabled() else loss.detach()
 
     def compile_report(self) -> Any:
         return self.model.compile_report()
 
 
 def _summed_loss(
-    model: Transformer, source: Tensor, given: Tensor, labels: Tensor, smoothing: float
+    model: Transformer, source: Tensor, given: Tensor, labels: Tensor, smoothing: Tensor
 ) -> Tensor:
+    """Smoothing is a tensor: one graph for training with it and for evaluation without."""
     logits = model._decode(given, model._encode(source), source)
-    return summed_loss(logits, labels, model.config.pad_id, smoothing)
+    log_probabilities = logits.log_softmax(-1)
+    sharp = -log_probabilities.gather(-1, labels.unsqueeze(-1)).squeeze(-1)
+    smooth = (1 - smoothing) * sharp - smoothing * log_probabilities.mean(-1)
+    losses = torch.where(smoothing > 0, smooth, sharp)
+    return torch.where(labels != model.config.pad_id, losses, 0.0).sum()
 
 
 class Compiled(Eager):

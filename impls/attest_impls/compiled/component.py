@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from attest.adapters.torch import TorchComponent, seeded
@@ -28,7 +29,7 @@ from attest_impls.eager.norm import LayerNorm
 from attest_impls.eager.training import Loss, summed_loss
 
 from .compiling import Report, compiled
-from .fused import FusedAttention, canonical_names, fuse, fused
+from .fused import FusedAttention, canonical_names, fuse, without_unseen
 
 
 def component(
@@ -80,6 +81,11 @@ class CompiledComponent(TorchComponent):
         return {"x": x}
 
 
+def own(x: Tensor) -> Tensor:
+    """A copy row by row: a view, or other strides, would be another graph."""
+    return x.clone(memory_format=torch.contiguous_format)
+
+
 def full_mask(mask: Tensor | None, x: Tensor, keys: int) -> Tensor:
     """(B, T, S) of any form that is accepted, or of none."""
     shape = (x.shape[0], x.shape[1], keys)
@@ -116,14 +122,16 @@ class AttentionAlone(CompiledComponent):
         if allowed is None:
             allowed = q.new_ones(scores[-2:], dtype=bool)
         given = {"q": q, "k": k, "v": v, "allowed": allowed.expand(scores).contiguous()}
-        rows = {name: x.reshape(-1, *x.shape[-2:]) for name, x in given.items()}
+        rows = {n: x if x.ndim == 3 else own(x.reshape(-1, *x.shape[-2:])) for n, x in given.items()}
         for name in ("q", "k"):  # the root of the width is a constant of the graph
             torch._dynamo.mark_static(rows[name], -1)
         return rows
 
     @staticmethod
     def graph(module: nn.Module, q: Tensor, k: Tensor, v: Tensor, allowed: Tensor) -> Tensor:
-        return fused(q[:, None], k[:, None], v[:, None], allowed[:, None])[:, 0]
+        k, v = without_unseen(k, v, allowed)
+        heads = F.scaled_dot_product_attention(q[:, None], k[:, None], v[:, None], attn_mask=allowed[:, None])
+        return heads[:, 0]
 
 
 class Heads(CompiledComponent):
@@ -164,7 +172,7 @@ class Layered(CompiledComponent):
         layers = list(self.module.layers())
         run = self.compiled("layer", CompiledComponent.graph, type(layers[0]))
         for layer in layers:
-            given["x"] = run(layer, **given).contiguous()
+            given["x"] = own(run(layer, **given))
         if not isinstance(self.module.norm, LayerNorm):
             return given["x"]
         return self.compiled("norm", CompiledComponent.graph, LayerNorm)(self.module.norm, x=given["x"])

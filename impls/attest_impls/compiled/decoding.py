@@ -31,7 +31,11 @@ def stay(*tensors: Tensor) -> None:
 
 @dataclass(eq=False)
 class State:
-    """A prefix as the graph needs it; `length` is for the checks outside."""
+    """A prefix as the graph needs it; `length` is for the checks outside.
+
+    The caches have one place more than is ever written, so that a step always reads a part of them: all of
+    them would have other strides, and be another graph.
+    """
 
     past: Pairs  # (B, H, L, d), zeros where nothing is written
     memory: Pairs  # (B, H, S, d)
@@ -50,7 +54,7 @@ class State:
 
     @property
     def capacity(self) -> int:
-        return self.target_seen.shape[-1]
+        return self.target_seen.shape[-1] - 1
 
     def parts(self, new: int) -> tuple[Tensor, Tensor, Tensor, Pairs, Pairs]:
         """What a step of so many new tokens reads and writes.
@@ -58,8 +62,8 @@ class State:
         On a CPU the end of the caches is left out, in blocks: reading it only to hide it takes time. A CUDA
         graph would have to be recorded again for every length.
         """
-        last = -(-(self.length + new) // BLOCK) * BLOCK
-        if last >= self.capacity or self.position.is_cuda:
+        last = min(-(-(self.length + new) // BLOCK) * BLOCK, self.capacity)
+        if self.position.is_cuda:
             return self.position, self.source_seen, self.target_seen, self.past, self.memory
         past = [(k[:, :, :last], v[:, :, :last]) for k, v in self.past]
         return self.position, self.source_seen, self.target_seen[..., :last], past, self.memory
@@ -74,12 +78,13 @@ def remember(model: Transformer, source: Tensor) -> list[tuple[Tensor, Tensor]]:
 
 def empty_state(model: Transformer, source: Tensor, memory: Pairs, capacity: int) -> State:
     B, H, _, d = memory[0][0].shape
-    past = [(k.new_zeros(B, H, capacity, d), v.new_zeros(B, H, capacity, d)) for k, v in memory]
+    L = capacity + 1
+    past = [(k.new_zeros(B, H, L, d), v.new_zeros(B, H, L, d)) for k, v in memory]
     return State(
         past,
         memory,
         padding_mask(source, model.config.pad_id)[:, None],
-        torch.zeros(B, 1, 1, capacity, dtype=torch.bool, device=source.device),
+        torch.zeros(B, 1, 1, L, dtype=torch.bool, device=source.device),
         torch.zeros(1, dtype=torch.int64, device=source.device),
     )
 
@@ -95,15 +100,19 @@ def read_on(
 ) -> Tensor:
     """Logits (B, n, V) after tokens (B, n) that stand at `position`; the caches are written in place."""
     places = position + torch.arange(tokens.shape[1], device=tokens.device)
-    target_seen.index_copy_(3, places, (tokens != model.config.pad_id)[:, None, None])
-    seen_so_far = torch.arange(target_seen.shape[-1], device=tokens.device) <= places[:, None]
-    allowed = target_seen & seen_so_far  # (B, 1, n, L)
-    embedding = model.target_embedding
-    x = torch.nn.functional.embedding(tokens, embedding.weight) * embedding.scale
-    x = x + embedding.positions.table[places]
+    x, allowed = entered(model, tokens, places, target_seen)
     for layer, own, theirs in zip(model.decoder.layers(), past, memory):
         x = _layer(layer, x, places, allowed, own, source_seen, theirs)
     return model.projection(model.decoder.norm(x))
+
+
+def entered(model: Transformer, tokens: Tensor, places: Tensor, target_seen: Tensor) -> tuple[Tensor, Tensor]:
+    """The embedded tokens (B, n, D) and what each of them sees (B, 1, n, L); they count as seen from now."""
+    target_seen.index_copy_(3, places, (tokens != model.config.pad_id)[:, None, None])
+    so_far = torch.arange(target_seen.shape[-1], device=tokens.device) <= places[:, None]
+    embedding = model.target_embedding
+    x = torch.nn.functional.embedding(tokens, embedding.weight) * embedding.scale
+    return x + embedding.positions.table[places], target_seen & so_far
 
 
 def _layer(
@@ -120,11 +129,11 @@ def _layer(
         q, k, v = (attention._split(part) for part in attention.project(y, 0, 3).chunk(3, -1))
         own[0].index_copy_(2, places, k)
         own[1].index_copy_(2, places, v)
-        return attention.mix_clean(q, *own, allowed)
+        return attention.mixed(q, *own, allowed)
 
     def read_memory(y: Tensor) -> Tensor:
         attention = layer.cross_attention
-        return attention.mix_clean(attention._split(attention.project(y, 0, 1)), *theirs, source_seen)
+        return attention.mixed(attention._split(attention.project(y, 0, 1)), *theirs, source_seen)
 
     return layer.sublayers(x, read_past, read_memory)
 

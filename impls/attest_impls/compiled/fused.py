@@ -10,14 +10,19 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from attest_impls.eager.attention import MultiHeadAttention, over_heads
+from attest_impls.eager.model import Transformer
 
 
 class FusedAttention(MultiHeadAttention):
-    """eager's attention with the three maps in one array (3D, D): one product when all read one input."""
+    """eager's attention with the three maps in one array (3D, D): one product when all read one input.
+
+    `clean`: what is hidden holds no junk, as in a model that makes its inputs from ids.
+    """
 
     def __init__(self, plain: MultiHeadAttention) -> None:
         nn.Module.__init__(self)
         self.d_model, self.num_heads, self.dropout = plain.d_model, plain.num_heads, plain.dropout
+        self.drops, self.clean = plain.dropout > 0, False
         maps = (plain.query, plain.key, plain.value)
         self.weight = nn.Parameter(torch.cat([m.weight for m in maps]).detach())
         has_bias = plain.query.bias is not None
@@ -31,7 +36,7 @@ class FusedAttention(MultiHeadAttention):
         else:
             q = self._split(self.project(query, 0, 1))
             k, v = self.keys_values(key_value)
-        return self._mixed(q, k, v, over_heads(mask)), None
+        return self.mixed(q, k, v, over_heads(mask)), None
 
     def project(self, x: Tensor, first: int, last: int) -> Tensor:
         """Maps first to last of query, key, value."""
@@ -43,39 +48,48 @@ class FusedAttention(MultiHeadAttention):
         return self._split(k), self._split(v)
 
     def read(self, query: Tensor, k: Tensor, v: Tensor, allowed: Tensor | None) -> tuple[Tensor, None]:
-        return self._mixed(self._split(self.project(query, 0, 1)), k, v, allowed), None
+        return self.mixed(self._split(self.project(query, 0, 1)), k, v, allowed), None
 
-    def mix_clean(self, q: Tensor, k: Tensor, v: Tensor, allowed: Tensor) -> Tensor:
-        """The same for keys and values that hold no junk, and queries that all see something."""
-        heads = F.scaled_dot_product_attention(q, k, v, attn_mask=allowed)
-        return self.output(heads.transpose(1, 2).flatten(2))
-
-    def _mixed(self, q: Tensor, k: Tensor, v: Tensor, allowed: Tensor | None) -> Tensor:
-        heads = fused(q, k, v, allowed, self.dropout if self.training else 0.0)
+    def mixed(self, q: Tensor, k: Tensor, v: Tensor, allowed: Tensor | None) -> Tensor:
+        """Attention and the output map; zeros from a query that sees nothing."""
+        if not self.clean:
+            k, v = without_unseen(k, v, allowed)
+        rate = self.dropout if self.drops and self.training else 0.0
+        heads = F.scaled_dot_product_attention(q, k, v, attn_mask=allowed, dropout_p=rate)
         return self.output(heads.transpose(1, 2).flatten(2))  # (B, T, D)
 
 
-def fused(q: Tensor, k: Tensor, v: Tensor, allowed: Tensor | None, dropout: float = 0.0) -> Tensor:
-    """softmax(q k^T / sqrt(d)) v; zeros for a query that sees nothing, and nothing from what nobody sees."""
-    if allowed is not None:
-        seen = allowed.any(-2).unsqueeze(-1)  # 0 * nan is nan: a zero weight alone does not hide it
-        k, v = torch.where(seen, k, 0.0), torch.where(seen, v, 0.0)
-    heads = F.scaled_dot_product_attention(q, k, v, attn_mask=allowed, dropout_p=dropout)
-    if allowed is not None:
-        heads = torch.where(allowed.any(-1).unsqueeze(-1), heads, 0.0)
-    return heads
+def without_unseen(k: Tensor, v: Tensor, allowed: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Zeros for keys and values that nobody sees: 0 * nan is nan, a zero weight alone does not hide it."""
+    if allowed is None:
+        return k, v
+    seen = allowed.any(-2).unsqueeze(-1)
+    return torch.where(seen, k, 0.0), torch.where(seen, v, 0.0)
 
 
 class Attention(nn.Module):
-    """Nothing is learned; the component calls `fused`."""
+    """Nothing is learned; the component calls torch's kernel."""
+
+
+class Dropout(nn.Dropout):
+    """Every value a graph reads is a guard on it: the rate is read in training only."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.dropout(x, self.p) if self.training else x
 
 
 def fuse(module: nn.Module) -> nn.Module:
-    """Exchange every multi-head attention inside a module, or the module itself."""
+    """Exchange every multi-head attention and every dropout inside a module, or the module itself."""
     if isinstance(module, MultiHeadAttention):
         return FusedAttention(module)
+    if isinstance(module, nn.Dropout):
+        return Dropout(module.p) if module.p else nn.Identity()
     for name, child in list(module.named_children()):
         setattr(module, name, fuse(child))
+    if isinstance(module, Transformer):
+        for part in module.modules():
+            if isinstance(part, FusedAttention):
+                part.clean = True
     return module
 
 

@@ -19,10 +19,16 @@ from attest_impls.eager.cache import _check_fresh_state, _check_room
 from attest_impls.eager.generation import generate
 from attest_impls.eager.model import Transformer
 
-from .component import Model
+from .component import Model, own
 from .decoding import State, empty_state, moved, read_on, remember, stay
 from .single import pays, read_one
 
+# inductor's settings for a step: no checks of sizes that are ours, and products added in one instruction.
+STEP = {
+    "size_asserts": False,
+    "alignment_asserts": False,
+    "cpp.enable_floating_point_contract_flag": "fast",
+}
 CHECK_EVERY = 8  # tokens between two looks at the stop flags: a look waits for the device
 
 
@@ -59,9 +65,8 @@ class Decoding(Model):
         """`alone`: there is never more than one token, so that the graph for one is worth having."""
         single = alone and pays(model.projection.weight)
         read = self.compiled("read_one", read_one) if single else self.compiled("read_on", read_on)
-        tokens = tokens.contiguous()  # a column of a wider array has other strides: another graph
         n = tokens.shape[1]
-        logits = read(model, tokens, *state.parts(n))
+        logits = read(model, own(tokens), *state.parts(n))
         state.spent = True
         return logits, replace(state, position=state.position + n, length=state.length + n, spent=False)
 
@@ -105,7 +110,7 @@ class CompiledSearch:
     def _greedy_step(self, model: Transformer) -> Callable[..., Any]:
         single = pays(model.projection.weight)
         name, function = ("greedy_one", greedy_step_of_one) if single else ("greedy", greedy_step)
-        return self._model.compiled(name, function, size_asserts=False, alignment_asserts=False)
+        return self._model.compiled(name, function, **STEP)
 
 
 def greedy_step(model: Transformer, token: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:

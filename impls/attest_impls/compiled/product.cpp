@@ -1,0 +1,91 @@
+// x W^T for few rows x: every weight is read once, from where it lies, while it is multiplied.
+//
+// BLAS first copies W into an order of its own; for the rows of a decoding step that takes as long as
+// multiplying. Here a tile of M rows of W meets N vectors of rows of x, which lie transposed in the cache:
+// for each k there are M broadcasts and N loads for M * N products, and all sums stay in registers.
+//
+// Shapes: W (out, in), x (rows, in), y (rows, out), each row by row.
+
+#include <algorithm>
+#include <vector>
+
+#pragma GCC optimize("fp-contract=fast")
+
+using Vector = float __attribute__((vector_size(32), aligned(4)));
+constexpr long LANES = 8;
+constexpr long LINE = 16;    // numbers in a cache line
+constexpr long DEPTH = 512;  // numbers of each row of x that are at hand in the nearest cache
+
+// M columns of y from `length` columns of W and x, added to what is there if there is `more`; `next` is where
+// the following tile of W begins.
+template <int M, int N>
+static void tile(const float* w, const float* next, const float* x, float* y, long length, long in, long out,
+                 long used, bool more) {
+    Vector sum[M][N] = {};
+    for (long line = 0; line < length; line += LINE) {
+        for (int m = 0; m < M; m++) __builtin_prefetch(next + m * in + line);
+        const long end = std::min(line + LINE, length);
+        for (long k = line; k < end; k++) {
+            const Vector* across = reinterpret_cast<const Vector*>(x + k * N * LANES);
+            for (int m = 0; m < M; m++) {
+                const Vector weight = w[m * in + k] - Vector{};
+                for (int n = 0; n < N; n++) sum[m][n] += weight * across[n];
+            }
+        }
+    }
+    for (long r = 0; r < used; r++)
+        for (int m = 0; m < M; m++) {
+            const float whole = sum[m][r / LANES][r % LANES];
+            y[r * out + m] = more ? y[r * out + m] + whole : whole;
+        }
+}
+
+// x (rows, in) as (part, in, N * LANES): what the same k of all rows of a part needs is one stretch.
+template <int N>
+static void turn(const float* x, float* across, long in, long rows) {
+    constexpr long COLUMNS = N * LANES;
+#pragma omp for collapse(2)
+    for (long first = 0; first < rows; first += COLUMNS)
+        for (long line = 0; line < in; line += LINE)
+            for (long r = first; r < std::min(first + COLUMNS, rows); r++)
+                for (long k = line; k < std::min(line + LINE, in); k++)
+                    across[first * in + k * COLUMNS + r - first] = x[r * in + k];
+}
+
+template <int M, int N>
+static void multiply(const float* w, const float* x, float* y, long in, long out, long rows) {
+    constexpr long COLUMNS = N * LANES;
+    static thread_local std::vector<float> kept;
+    kept.resize((rows + COLUMNS - 1) / COLUMNS * COLUMNS * in);
+    float* across = kept.data();
+#pragma omp parallel
+    {
+        turn<N>(x, across, in, rows);
+        for (long k = 0; k < in; k += DEPTH)
+            // Each thread gets the same tiles every time, so nobody waits for a sum of another.
+#pragma omp for schedule(static) nowait
+            for (long o = 0; o < out; o += M) {
+                const long length = std::min(DEPTH, in - k);
+                for (long first = 0; first < rows; first += COLUMNS) {
+                    const long used = std::min(COLUMNS, rows - first);
+                    const float* part = across + first * in + k * COLUMNS;
+                    const float* here = w + o * in + k;
+                    float* there = y + first * out + o;
+                    if (o + 2 * M <= out)
+                        tile<M, N>(here, here + M * in, part, there, length, in, out, used, k > 0);
+                    else if (o + M <= out)
+                        tile<M, N>(here, here, part, there, length, in, out, used, k > 0);
+                    else
+                        for (long m = 0; m < out - o; m++)
+                            tile<1, N>(here + m * in, here, part, there + m, length, in, out, used, k > 0);
+                }
+            }
+    }
+}
+
+extern "C" void product(const float* w, const float* x, float* y, long in, long out, long rows) {
+    if (rows <= LANES)
+        multiply<12, 1>(w, x, y, in, out, rows);
+    else
+        multiply<6, 2>(w, x, y, in, out, rows);
+}
