@@ -211,6 +211,19 @@ def worst_ratio(operation, config, inputs, parameters, seen, output="output"):
     return float((np.abs(seen - wanted.value) / (wanted.bound / 8.0)).max())
 
 
+@pytest.mark.parametrize(("other", "may_change_places"), [(1004.0, True), (500.0, False)])
+def test_scores_that_rounding_can_exchange_may_exchange_their_values(other, may_change_places):
+    """At 1e6 numbers of bfloat16 are 4096 apart; exp(-4000) is zero, so the weights alone do not tell."""
+    inputs = {
+        "q": np.full((1, 1, 1), 1000.0),
+        "k": np.array([[[1000.0], [other]]]),
+        "v": np.array([[[1.0], [-1.0]]]),
+    }
+    found = expected("attention", Config(dtype="bfloat16"), {}, inputs)["output"]
+    assert bool(found.bound.max() >= 2.0) is may_change_places
+    assert may_change_places or found.bound.max() < 0.3
+
+
 def test_float32_attention_stays_well_inside_the_bound():
     worst = 0.0
     for seed in range(300):

@@ -114,24 +114,44 @@ def _softmax_variance(a: Var, x: Array, top: Array, p: Array) -> Array | None:
     error = np.sqrt(variance_of(a)) + a.eps * (np.abs(x) + np.abs(top))
     squared = np.where(np.isfinite(x), error * error, 0.0)
     shared = (p * p * squared).sum(axis=-1, keepdims=True)
-    moved = np.sqrt(np.maximum(squared * (1 - 2 * p) + shared, 0.0))
-    inherited = np.square(np.maximum(p * moved, _flipped(p, moved)))
+    linear = p * np.sqrt(np.maximum(squared * (1 - 2 * p) + shared, 0.0))
+    inherited = np.square(np.maximum(linear, _flipped(x, top, p, squared, shared, linear)))
     variance: Array = inherited + ((4 + math.sqrt(p.shape[-1])) * a.eps * p) ** 2
     return variance
 
 
-def _flipped(p: Array, moved: Array) -> Array:
-    """What a weight gains or loses when its score moves by 8 `moved`, over 8: the bound counts to 8.
+def _flipped(x: Array, top: Array, p: Array, squared: Array, shared: Array, linear: Array) -> Array:
+    """What a weight gains or loses when its log-odds move by 8 deviations, over 8: the bound counts to 8.
 
-    About p * moved while that is small. Where rounding moves scores by whole units, as bfloat16 does to large
-    ones, the largest weight and one of almost nothing change places: both errors have one cause and add up,
-    which is at most sqrt(2) times their root of squares.
+    The linear error while that is small. Where rounding moves scores by whole units, as bfloat16 does to
+    large ones, the largest weight and one of almost nothing change places: both errors have one cause and add
+    up, which is at most sqrt(2) times their root of squares. The odds are those of a score against all
+    others, taken from the scores: weights of 1 and 0 no longer tell how far apart they are.
     """
-    factor = np.expm1(np.minimum(8 * moved, 600.0))
-    change = p * (1 - p) * factor / (1 + np.minimum(p, 1 - p) * factor)
-    sudden = np.maximum(change - 8 * p * (1 - p) * moved, 0.0)
+    first = np.zeros(p.shape, bool)
+    np.put_along_axis(first, x.argmax(-1)[..., None], True, -1)
+    rest = np.where(first, -np.inf, x)
+    second = rest.max(axis=-1, keepdims=True)
+    second = np.where(second == -np.inf, 0.0, second)
+    raised = np.exp(rest - second)
+    total = raised.sum(axis=-1, keepdims=True)
+    q = raised / np.where(total == 0, 1.0, total)  # the weights of all but the first
+    others = np.where(first, 1.0, 1 - p)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        all_of_them = top + np.log(np.exp(x - top).sum(axis=-1, keepdims=True))
+        odds = np.where(first, x - second - np.log(total), x - all_of_them - np.log(others))
+        far = np.where(np.isfinite(x), np.abs(odds), np.inf)
+    theirs = np.where(first, (q * q * squared).sum(axis=-1, keepdims=True), (shared - p * p * squared))
+    moved = np.sqrt(squared + np.maximum(theirs, 0.0) / others**2)
+    change = _logistic(8 * moved - far) - _logistic(-far)
+    sudden = np.maximum(change - 8 * linear, 0.0)
     share: Array = (change + (math.sqrt(2) - 1) * sudden) / 8
     return share
+
+
+def _logistic(x: Array) -> Array:
+    made: Array = 0.5 * (1 + np.tanh(0.5 * x))
+    return made
 
 
 def log_softmax(a: Var) -> Var:
