@@ -165,6 +165,7 @@ def test_wrong_requests_are_named_and_the_rest_goes_on(run, pytester):
     ("arguments", "sentence"),
     [
         (["--impl=eagr"], "ERROR: --impl=eagr is not a registered implementation; did you mean eager?"),
+        (["--impl=numpy_scratch", "M1"], "argument='M1' is no path; choose with --milestone M1"),
         (["--impl=numpy_scratch", "--criterion=M1.77"], "ERROR: --criterion='M1.77' is unknown"),
         (["--impl=numpy_scratch", "--attest-profile=fast"], "profile='fast' is unknown; use one of quick"),
         (["--impl=numpy_scratch", "--attest-seed=-1"], "seed='-1' is not a whole number from 0"),

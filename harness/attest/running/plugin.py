@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Generator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -52,6 +53,17 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, Any, Any]:
         return 2  # pytest's own code would be 4
 
 
+def _check_paths(config: pytest.Config) -> None:
+    """Criteria are collected from no path; a word that is none was meant to choose among them."""
+    if hasattr(config, "workerinput"):
+        return
+    for given in config.args:
+        if not Path(config.invocation_params.dir, given.split("::")[0]).exists():
+            raise pytest.UsageError(
+                f"argument={given!r} is no path; choose with --milestone M1 or --criterion M1.5"
+            )
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Plan the run on the controller, read the plan on a worker, and collect only criteria."""
@@ -64,6 +76,7 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(
             f"--dist={config.option.dist} hangs when a worker dies; use load or worksteal"
         )
+    _check_paths(config)
     for name in THREADS:
         os.environ.setdefault(name, "1")
     from attest.running.session import Conformance
