@@ -29,6 +29,7 @@ conformance: reports selftest slow
 reports: $(STAMP)
 	$(BIN)/attest study norm --impl eager
 	$(BIN)/attest run $(IMPLEMENTATIONS:%=--impl %) -n $(JOBS) --report html || test $$? -eq 1
+	$(BIN)/attest run --impl eager,dtype=bfloat16 -m M1 -m M2 -m M3 -m M4 -n $(JOBS) --report none
 	$(BIN)/attest run --impl compiled --profile quick -n $(JOBS) --report html || test $$? -eq 1
 
 selftest: $(STAMP)
