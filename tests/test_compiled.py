@@ -87,8 +87,8 @@ def test_fused_attention_has_the_numbers_of_eager() -> None:
 def test_ids_out_of_range_are_refused_before_anything_is_compiled() -> None:
     model = Compiled().transformer(MODEL)
     inputs = inputs_of("transformer", MODEL, 4)
-    with pytest.raises(ValueError, match="target id=13 is outside the vocabulary of 13"):
-        model(source=inputs["source"], target=inputs["target"] * 0 + 13)
+    with pytest.raises(ValueError, match="target id=11 is outside the vocabulary of 11"):
+        model(source=inputs["source"], target=inputs["target"] * 0 + 11)
     assert model.compile_report()["compilations"] == 0
 
 
@@ -97,21 +97,21 @@ def test_everything_is_made_on_the_device_of_the_input(implementation) -> None:
     inputs = inputs_of("transformer", MODEL, 4)
     with on_fake_cuda(implementation.transformer(MODEL)) as (model,):
         assert {str(p.device) for p in model.module.parameters()} == {"cuda:0"}
-        assert model(**inputs)["logits"].shape == (2, 4, 13)
+        assert model(**inputs)["logits"].shape == (2, 4, 11)
         _, state = model.step(model.start(inputs["source"]), inputs["target"])
         logits, _ = model.step(model.reorder(state, np.array([1, 0, 1])), np.full((3, 1), 4))
-        assert logits.shape == (3, 1, 13)
+        assert logits.shape == (3, 1, 11)
     with without_numbers():
         model = implementation.transformer(MODEL.but(device="meta"))
-        found = model.gradients(inputs, {"logits": np.zeros((2, 4, 13), np.float32)})
-    assert found.parameters["projection.weight"].shape == (13, 8)
+        found = model.gradients(inputs, {"logits": np.zeros((2, 4, 11), np.float32)})
+    assert found.parameters["projection.weight"].shape == (11, 32)
 
 
 @pytest.mark.parametrize("kind", ["mask", "table"])
 def test_a_tensor_on_the_wrong_device_is_caught(kind: str) -> None:
     inputs = inputs_of("transformer", MODEL, 4)
     with on_fake_cuda(sample("right", MODEL), sample(kind, MODEL)) as (right, wrong):
-        assert right(**inputs)["logits"].shape == (2, 4, 13)
+        assert right(**inputs)["logits"].shape == (2, 4, 11)
         with pytest.raises(RuntimeError, match="cuda:0"):
             wrong(**inputs)
 

@@ -1,7 +1,7 @@
 """The product of a weight with the rows of a decoding step, as an operator that a graph may call.
 
-On two AVX2 cores 16 rows take two thirds of BLAS's time, and no more memory; see product.cpp. BLAS is as good
-for up to four rows, and better from about a hundred on.
+On two AVX2 cores 16 rows of a model of d_model 512 take 0.6 of BLAS's time and 64 rows 0.8; up to four rows
+BLAS is as fast. How it is done is in product.cpp.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-FEWEST, MOST = 5, 96  # rows
+FEWEST, MOST = 5, 96  # rows for which this was measured to be faster
 
 torch.library.define("attest::product", "(Tensor weight, Tensor rows) -> Tensor")
 
