@@ -37,7 +37,7 @@ GOALS = (
 
 
 def judged(outcomes: Sequence[Outcome], goals: Iterable[Goal]) -> list[dict[str, Any]]:
-    """Each goal with the ratio seen, or none where one of the two did not run. A percent is no difference."""
+    """Each goal with the ratio seen, or none where one of the two did not run; at two decimals, as shown."""
     by_name = {outcome.work.name: outcome for outcome in outcomes}
     return [_judged(by_name.get(goal.workload), goal) for goal in goals]
 

@@ -1,6 +1,6 @@
 """What the criteria of compiled implementations call: small configs and inputs of any length.
 
-Shapes: B = 2 rows, n positions, D = 8, V = 11.
+Shapes: B = 2 rows, n positions, D = 8 (32 in the whole model), V = 11.
 """
 
 from __future__ import annotations

@@ -31,11 +31,9 @@ class FusedAttention(MultiHeadAttention):
 
     def forward(self, query: Tensor, key_value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, None]:
         self._check(query, key_value, mask)
-        if query is key_value:
-            q, k, v = (self._split(x) for x in self.project(query, 0, 3).chunk(3, -1))
-        else:
-            q = self._split(self.project(query, 0, 1))
-            k, v = self.keys_values(key_value)
+        if query is not key_value:
+            return self.read(query, *self.keys_values(key_value), over_heads(mask))
+        q, k, v = (self._split(x) for x in self.project(query, 0, 3).chunk(3, -1))
         return self.mixed(q, k, v, over_heads(mask)), None
 
     def project(self, x: Tensor, first: int, last: int) -> Tensor:
