@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import sys
 from collections.abc import Callable, Mapping
@@ -118,7 +119,10 @@ def _bytes(array: Any) -> bytes:
 
 
 def bytecodes(call: Callable[[], Any]) -> int:
-    """Python bytecodes executed by a call: a profile hook misses loops over operators and subscripts."""
+    """Python bytecodes executed by a call: a profile hook misses loops over operators and subscripts.
+
+    The garbage collector waits meanwhile: the finalisers of what others left would be counted too.
+    """
     count = 0
 
     def trace(frame: Any, event: str, argument: Any) -> Any:
@@ -129,17 +133,20 @@ def bytecodes(call: Callable[[], Any]) -> int:
             count += 1
         return trace
 
-    previous = sys.gettrace()
+    previous, collecting = sys.gettrace(), gc.isenabled()
+    gc.disable()
     sys.settrace(trace)
     try:
         call()
     finally:
         sys.settrace(previous)
+        if collecting:
+            gc.enable()
     return count
 
 
 def python_work(component: Boundary, inputs: Mapping[str, Array]) -> int:
-    """Bytecodes of a warm call of the bare component; the fewest of three, as a finaliser may run in one."""
+    """Bytecodes of a warm call of the bare component; the fewest of three: a cache may still fill in one."""
     given = fresh(inputs)
 
     def call() -> Any:
