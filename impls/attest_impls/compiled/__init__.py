@@ -44,9 +44,9 @@ class CompiledTrainer(Trainer):
         self.model.checked(source=source, target=given)
         if given.shape[1] == 1 < self.config.max_len:  # a length of 1 would be another graph
             given, labels = (F.pad(x, (0, 1), value=self.config.pad_id) for x in (given, labels))
-        # Random numbers are torch's own: inductor draws its numbers one by one, five times as slowly.
-        run = self.model.compiled("training", _summed_loss, fallback_random=True)
-        weight = torch.full((), smoothing, dtype=torch.float64, device=source.device)
+        run = self.model.compiled("training", _summed_loss)
+        # Of one dimension: a tensor of none counts as a number, for which everything would be traced twice.
+        weight = torch.full((1,), smoothing, dtype=torch.float64, device=source.device)
         with torch.enable_grad():  # evaluation too: without gradients it would be another graph
             loss: Tensor = run(self.model.module, source, given, labels, weight)
         return loss if torch.is_grad_enabled() else loss.detach()
@@ -58,7 +58,8 @@ class CompiledTrainer(Trainer):
 def _summed_loss(
     model: Transformer, source: Tensor, given: Tensor, labels: Tensor, smoothing: Tensor
 ) -> Tensor:
-    """Smoothing is a tensor: one graph for training with it and for evaluation without."""
+    """Smoothing is a tensor (1,): one graph for training with it and for evaluation without."""
+    smoothing = smoothing[0]
     logits = model._decode(given, model._encode(source), source)
     log_probabilities = logits.log_softmax(-1)
     sharp = -log_probabilities.gather(-1, labels.unsqueeze(-1)).squeeze(-1)

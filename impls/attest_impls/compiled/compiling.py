@@ -73,6 +73,8 @@ def compiled(
 
     `settings` are inductor's. The function takes the module as an argument: a closure could not be shared.
     """
+    # Random numbers are torch's own: inductor's are drawn one by one, slow to run and slow to compile.
+    settings = {"fallback_random": True, **settings}
     on_cuda = device.startswith("cuda")
     if on_cuda:
         settings = {"triton.cudagraphs": True, **settings}
