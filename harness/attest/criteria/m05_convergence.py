@@ -33,13 +33,13 @@ TINY = Config(
 )
 
 
-def one_symbol_copies() -> dict[str, Array]:
+def one_symbol_copies(length: int) -> dict[str, Array]:
     """Every source of one symbol, to be copied: whoever does not read it loses ln 8 on the first token."""
-    symbols = np.arange(3, SYMBOLS + 3)
+    symbols = np.arange(3, SYMBOLS + 3)[:, None]
     column = np.ones((SYMBOLS, 1), np.int64)
     return {
-        "source": symbols[:, None],
-        "target": np.concatenate([BOS * column, symbols[:, None], EOS * column, PAD * column], 1),
+        "source": np.concatenate([symbols, *[PAD * column] * (length - 1)], 1),
+        "target": np.concatenate([BOS * column, symbols, EOS * column, PAD * column], 1),
     }
 
 
@@ -50,7 +50,7 @@ def it_reads_its_source(impl: Subject) -> None:
     Over all sources of one symbol no decoder that ignores its memory has a mean loss below ln 8 / 2.
     """
     note_case(f"copy one of {SYMBOLS} symbols, d_model=32, 1+1 layers, {FEW_STEPS} steps", "one symbol")
-    batch = one_symbol_copies()
+    batch = one_symbol_copies(length=impl.policy.min_size)
     dtype = impl.sharpest if impl.policy.one_config else impl.dtypes[0]
     trainer = TrainerBoundary(impl, TINY.but(dtype=dtype))
     blind = math.log(SYMBOLS) / 2

@@ -72,11 +72,12 @@ def of_equal_logits_the_lowest_id_wins(impl: Subject, case: GenerationCase) -> N
         )
 
 
-def row_alone(case: GenerationCase, row: int, extra: int = 0) -> Array:
-    """One row of the source without its padding, or with some more of it."""
+def row_alone(impl: Subject, case: GenerationCase, row: int, extra: int = 0) -> Array:
+    """One row of the source without its padding, or with some more of it; as long as a shape policy asks."""
     ids = case.source[row : row + 1]
     ids = ids[:, ids[0] != case.config.pad_id]
-    return np.pad(ids, ((0, 0), (0, extra)), constant_values=case.config.pad_id)
+    missing = max(0, impl.policy.min_size - ids.shape[1])
+    return np.pad(ids, ((0, 0), (0, missing + extra)), constant_values=case.config.pad_id)
 
 
 @verifies("M6.9", effort=0.5)
@@ -87,8 +88,8 @@ def a_row_does_not_depend_on_its_neighbours(impl: Subject, case: GenerationCase)
     together = greedy(component, case)
     for row, (tokens, score) in enumerate(together):
         for extra in (0, 3):
-            alone = greedy(component, case, source=row_alone(case, row, extra))[0]
-            reading = case.teacher(impl).read(row_alone(case, row), [alone[0]])[0]
+            alone = greedy(component, case, source=row_alone(impl, case, row, extra))[0]
+            reading = case.teacher(impl).read(row_alone(impl, case, row), [alone[0]])[0]
             expect_same_choices(tokens, alone[0], reading, f"row {row} in the batch, against alone,")
             if tokens == alone[0]:
                 close = [Result(alone[0], 0.0, alone[1])]
@@ -102,7 +103,7 @@ def a_beam_does_not_depend_on_its_neighbours(impl: Subject, case: BeamCase) -> N
     component = case.loaded(impl, "generate")
     together = results_of(component(**case.request()), case.config, case.B, case.K, case.limit)
     for row in range(case.B):
-        source = row_alone(case, row)
+        source = row_alone(impl, case, row)
         seen = component(**case.request(source=source))
         alone = results_of(seen, case.config, 1, case.K, case.limit)[0]
         readings = case.teacher(impl).read(np.repeat(source, case.K, 0), [tokens for tokens, _ in alone])
@@ -175,7 +176,7 @@ def left_padding_changes_nothing(impl: Subject, case: GenerationCase) -> None:
     """A source padded on the left gives the tokens and score of the source alone."""
     component = case.loaded(impl, "generate")
     for row in range(case.B):
-        plain = row_alone(case, row)
+        plain = row_alone(impl, case, row)
         padded = np.pad(plain, ((0, 0), (1 + row, 0)), constant_values=case.config.pad_id)
         tokens, score = greedy_unless_refused(component, case, padded)
         alone = greedy(component, case, source=plain)[0]

@@ -43,6 +43,8 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, Any, Any]:
         debugging = option.collectonly or option.usepdb or getattr(option, "trace", False)
         if option.numprocesses is None and option.dist == "no" and not option.tx and not debugging:
             option.numprocesses = 1
+        if option.numprocesses and option.dist == "no":
+            option.dist = "worksteal"  # neighbours share graphs and trained models: each worker has a stretch
         option.maxworkerrestart = "100000"  # xdist's default drops the rest of a run in silence
     try:
         return (yield)

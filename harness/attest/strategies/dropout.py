@@ -91,6 +91,7 @@ class BareLayer:
     B: int = 4
     T: int = 16
     D: int = 64
+    H: int = 4
 
     def but(self, **changes: Any) -> Self:
         return replace(self, **changes)
@@ -103,7 +104,7 @@ class BareLayer:
     def config(self) -> Config:
         return Config(
             d_model=self.D,
-            num_heads=4,
+            num_heads=self.H,
             d_ff=16,
             norm=self.norm,
             activation=self.activation,
@@ -113,9 +114,13 @@ class BareLayer:
 
     @cached_property
     def inputs(self) -> dict[str, Array]:
+        """Quarters; every other odd feature is negative, so that no row of them is constant."""
         rng = np.random.default_rng(3)
         names = ("x", "memory") if self.operation == "decoder_layer" else ("x",)
         quarters = {name: rng.integers(-4, 5, (self.B, self.T, self.D)) / 4 for name in names}
+        for values in quarters.values():
+            values[..., 1::4] = np.abs(values[..., 1::4]) + 0.25
+            values[..., 3::4] = -np.abs(values[..., 3::4])
         return {name: values.astype(float_dtype(self.dtype)) for name, values in quarters.items()}
 
     def parameters(self, constants: dict[str, float]) -> dict[str, Array]:

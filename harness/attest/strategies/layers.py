@@ -108,6 +108,7 @@ class LayerCase(Case):
             norm=self.norm,
             activation=self.activation,
             bias=self.bias,
+            dropout=0.4,
             dtype=self.dtype,
             **depths,
         )

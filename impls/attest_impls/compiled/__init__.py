@@ -28,6 +28,8 @@ from .component import (
     ReadingStack,
     TokenLookup,
     component,
+    number,
+    summed_loss,
 )
 from .fused import Attention
 from .generation import Decoding, Generator
@@ -45,10 +47,8 @@ class CompiledTrainer(Trainer):
         if given.shape[1] == 1 < self.config.max_len:  # a length of 1 would be another graph
             given, labels = (F.pad(x, (0, 1), value=self.config.pad_id) for x in (given, labels))
         run = self.model.compiled("training", _summed_loss)
-        # Of one dimension: a tensor of none counts as a number, for which everything would be traced twice.
-        weight = torch.full((1,), smoothing, dtype=torch.float64, device=source.device)
         with torch.enable_grad():  # evaluation too: without gradients it would be another graph
-            loss: Tensor = run(self.model.module, source, given, labels, weight)
+            loss: Tensor = run(self.model.module, source, given, labels, number(smoothing, source))
         return loss if torch.is_grad_enabled() else loss.detach()
 
     def compile_report(self) -> Any:
@@ -58,14 +58,8 @@ class CompiledTrainer(Trainer):
 def _summed_loss(
     model: Transformer, source: Tensor, given: Tensor, labels: Tensor, smoothing: Tensor
 ) -> Tensor:
-    """Smoothing is a tensor (1,): one graph for training with it and for evaluation without."""
-    smoothing = smoothing[0]
     logits = model._decode(given, model._encode(source), source)
-    log_probabilities = logits.log_softmax(-1)
-    sharp = -log_probabilities.gather(-1, labels.unsqueeze(-1)).squeeze(-1)
-    smooth = (1 - smoothing) * sharp - smoothing * log_probabilities.mean(-1)
-    losses = torch.where(smoothing > 0, smooth, sharp)
-    return torch.where(labels != model.config.pad_id, losses, 0.0).sum()
+    return summed_loss(logits, labels, model.config.pad_id, smoothing)
 
 
 class Compiled(Eager):

@@ -26,7 +26,7 @@ from attest_impls.eager.embedding import InputEmbedding, TokenEmbedding
 from attest_impls.eager.layers import check_decoder, check_encoder
 from attest_impls.eager.model import Transformer
 from attest_impls.eager.norm import LayerNorm
-from attest_impls.eager.training import Loss, summed_loss
+from attest_impls.eager.training import Loss
 
 from .compiling import Report, compiled
 from .fused import FusedAttention, canonical_names, fuse, without_unseen
@@ -223,12 +223,29 @@ class CrossEntropy(CompiledComponent):
         if logits.ndim != 3 or logits.shape[:2] != labels.shape:
             self.module(logits, labels)
         check_ids("labels", labels, logits.shape[-1])
-        return {"logits": logits, "labels": labels}
+        return {"logits": logits, "labels": labels, "smoothing": number(self.module.smoothing, logits)}
 
     @staticmethod
-    def graph(module: Loss, logits: Tensor, labels: Tensor) -> dict[str, Tensor]:
+    def graph(module: Loss, logits: Tensor, labels: Tensor, smoothing: Tensor) -> dict[str, Tensor]:
         tokens = (labels != module.pad_id).sum().clamp(min=1)
-        return {"loss": summed_loss(logits, labels, module.pad_id, module.smoothing) / tokens}
+        return {"loss": summed_loss(logits, labels, module.pad_id, smoothing) / tokens}
+
+
+def number(value: float, like: Tensor) -> Tensor:
+    """A rate as an argument of a graph: as a constant it would be another graph for each.
+
+    Of one dimension: a tensor of none counts as a number, for which everything would be traced twice.
+    """
+    return torch.full((1,), value, dtype=torch.float64, device=like.device)
+
+
+def summed_loss(logits: Tensor, labels: Tensor, pad_id: int, smoothing: Tensor) -> Tensor:
+    """eager's with the smoothing as a tensor (1,): one graph with it and without."""
+    rate = smoothing[0]  # float64 without a dimension: the losses keep their dtype
+    log_probabilities = logits.log_softmax(-1)
+    sharp = -log_probabilities.gather(-1, labels.unsqueeze(-1)).squeeze(-1)
+    smooth = (1 - rate) * sharp - rate * log_probabilities.mean(-1)
+    return torch.where(labels != pad_id, torch.where(rate > 0, smooth, sharp), 0.0).sum()
 
 
 class Model(CompiledComponent):
