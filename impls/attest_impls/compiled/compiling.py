@@ -37,6 +37,9 @@ torch.fx.experimental._config.use_duck_shape = False
 # Rates, scales and epsilons are few: as constants they cost nothing, as inputs every graph is traced twice.
 torch._dynamo.config.specialize_float = True
 
+# Keeping what each traced operation returned takes longer than working it out again.
+torch._dynamo.config.fake_tensor_cache_enabled = False
+
 # A saved tensor is not saved again as its view: relu's gradient then needs no mask, which is slow to write.
 torch._functorch.config.recompute_views = True
 
