@@ -92,6 +92,17 @@ def test_ids_out_of_range_are_refused_before_anything_is_compiled() -> None:
     assert model.compile_report()["compilations"] == 0
 
 
+@pytest.mark.slow
+def test_training_with_smoothing_and_evaluation_without_it_are_traced_once() -> None:
+    trainer = Compiled().trainer(MODEL.but(dropout=0.0, label_smoothing=0.1, dtype="float64"))
+    batch = {name: np.array([[1, 4, 5, 6, 2], [1, 7, 8, 9, 2]]) for name in ("source", "target")}
+    losses = [trainer.step(batch)["loss"], trainer.evaluate([batch])["loss"]]
+    assert np.all(np.isfinite(losses))
+    report = trainer.compile_report()
+    assert report["compilations"] <= 1  # none where another test has made this graph
+    assert report["compiled_calls"] == 2
+
+
 @pytest.mark.parametrize("implementation", [Eager(), Compiled()], ids=lambda i: i.name)
 def test_everything_is_made_on_the_device_of_the_input(implementation) -> None:
     inputs = inputs_of("transformer", MODEL, 4)
