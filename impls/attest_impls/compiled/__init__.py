@@ -58,6 +58,7 @@ class CompiledTrainer(Trainer):
 def _summed_loss(
     model: Transformer, source: Tensor, given: Tensor, labels: Tensor, smoothing: Tensor
 ) -> Tensor:
+    """Of the labels that follow what is given; what is compiled."""
     logits = model._decode(given, model._encode(source), source)
     return summed_loss(logits, labels, model.config.pad_id, smoothing)
 
