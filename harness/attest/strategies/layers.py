@@ -98,7 +98,7 @@ class LayerCase(Case):
 
     @property
     def config(self) -> Config:
-        """The other stack has another depth; the rate is that of M3.7a, whose layers then need no other graph."""
+        """The other stack has another depth; the rate is M3.7a's: one graph for both."""
         own, other = ("decoder", "encoder") if self.decodes else ("encoder", "decoder")
         depths: dict[str, Any] = {f"num_{own}_layers": self.N, f"num_{other}_layers": self.N + 1}
         return Config(
