@@ -13,6 +13,7 @@ import getpass
 import os
 import tempfile
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -28,6 +29,7 @@ import torch
 import torch._functorch.config
 
 MOST_COMPILATIONS = 64
+KNOWN_INDUCTOR = "2.13."
 
 torch._dynamo.config.recompile_limit = MOST_COMPILATIONS
 torch._dynamo.config.accumulated_recompile_limit = 16 * MOST_COMPILATIONS
@@ -110,7 +112,8 @@ def _graph(
         from torch._inductor.compile_fx import compile_fx  # two seconds that refusals need not wait
 
         _reports[-1].compilations += 1
-        inner = compile_fx(graph, inputs, config_patches=dict(settings))
+        with _kernels_together(settings):
+            inner = compile_fx(graph, inputs, config_patches=dict(settings))
 
         def run(*given: Any) -> Any:
             _reports[-1].compiled_calls += 1
@@ -119,6 +122,15 @@ def _graph(
         return run
 
     return torch.compile(_copy(function), backend=backend, fullgraph=True, dynamic=True)
+
+
+def _kernels_together(settings: tuple[tuple[str, Any], ...]) -> AbstractContextManager[None]:
+    """One C++ file a graph, where inductor is the one that kernels.py knows; elsewhere one a kernel."""
+    if not torch.__version__.startswith(KNOWN_INDUCTOR):
+        return nullcontext()
+    from .kernels import in_one_file
+
+    return in_one_file(settings)
 
 
 def _copy(function: Any) -> Any:
