@@ -16,6 +16,7 @@ if not torch.__version__.startswith(compiling.KNOWN_INDUCTOR):
 
 with warnings.catch_warnings(action="ignore"):  # torch's own imports warn of what torch deprecates
     from torch._inductor.async_compile import AsyncCompile
+    from torch._inductor.codegen.cpp import CppScheduling
 
     from attest_impls.compiled import kernels
 
@@ -50,6 +51,22 @@ def test_a_graph_takes_its_kernels_from_here(monkeypatch) -> None:
         seen = compiling.compiled(shifted, compiling.Report())(module, x)
         torch.testing.assert_close(seen, shifted(module, x))
     assert kernels._loaded
+
+
+def chained(module: torch.nn.Module, *x: torch.Tensor) -> torch.Tensor:
+    y = module.weight
+    for one in x:
+        y = (y + one).softmax(-1)
+    return y
+
+
+def test_a_long_stretch_is_cut_into_kernels_of_few_arguments(monkeypatch) -> None:
+    monkeypatch.setattr(kernels, "_loaded", {})
+    x, module = [torch.randn(4, 4) for _ in range(20)], torch.nn.Linear(4, 4)
+    with torch.no_grad():
+        seen = compiling.compiled(chained, compiling.Report())(module, *x)
+        torch.testing.assert_close(seen, chained(module, *x))
+    assert len(kernels._loaded) > 1
 
 
 def test_what_waits_is_compiled_together_and_each_does_its_own() -> None:
@@ -99,12 +116,13 @@ def test_what_is_no_number_is_refused() -> None:
 
 
 def test_inductor_has_its_own_way_back_after_a_graph_and_after_an_error() -> None:
-    own = AsyncCompile.cpp_pybinding
+    own = AsyncCompile.cpp_pybinding, CppScheduling.MAX_FUSED_KERNEL_ARGS_NUM
     with kernels.in_one_file(()):
-        assert AsyncCompile.cpp_pybinding is not own
+        assert AsyncCompile.cpp_pybinding is not own[0]
+        assert own[1] > CppScheduling.MAX_FUSED_KERNEL_ARGS_NUM
     with pytest.raises(ZeroDivisionError), kernels.in_one_file(()):
         raise ZeroDivisionError
-    assert AsyncCompile.cpp_pybinding is own
+    assert (AsyncCompile.cpp_pybinding, CppScheduling.MAX_FUSED_KERNEL_ARGS_NUM) == own
 
 
 def test_with_one_compiling_thread_inductor_does_it_itself(monkeypatch) -> None:

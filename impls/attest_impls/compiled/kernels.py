@@ -1,12 +1,16 @@
-"""The C++ kernels of one graph in one file.
+"""The C++ kernels of one graph in one file, and none of them large.
 
 Inductor compiles every kernel by itself, and the compiler then spends most of its time on what is the same in
 each file: 40 kernels of a conformance run take 37 s one by one, 14 s in fours and 5 s together. Here the
 kernels that a graph needs and nobody has compiled yet go into one file, and a kernel is found again by its
 text, in whichever file it is.
 
-Inductor offers no such setting: its method that takes a kernel is exchanged while a graph is compiled. These
-are private classes, so compiling.py comes here only with the version of torch that they were read in.
+What stands between two calls of a library is one kernel for inductor, up to 500 arguments. The time of the
+compiler grows faster than such a function: a decoding step of one row and six layers, 6000 lines, took it
+350 s, and cut into 16 kernels 5 s; the step is no slower.
+
+Inductor has no settings for either: what it looks up is exchanged while a graph is compiled. These are
+private names, so compiling.py comes here only with the version of torch that they were read in.
 """
 
 from __future__ import annotations
@@ -14,14 +18,16 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
+from unittest.mock import patch
 
 import torch
 from torch._inductor.async_compile import AsyncCompile, get_compile_threads
 from torch._inductor.codecache import CodeCacheFuture, CppPythonBindingsCodeCache
+from torch._inductor.codegen.cpp import CppScheduling
 from torch._inductor.cpu_vec_isa import pick_vec_isa
 from torch._inductor.runtime.cache_dir_utils import cache_dir
 
@@ -29,28 +35,25 @@ Settings = tuple[tuple[str, Any], ...]
 
 HEADER = Path(__file__).with_name("kernels.h")
 PREFIX = "kernel_"
+MOST_ARGUMENTS = 16  # of a kernel, after which another one begins
 
 _loaded: dict[str, Callable[..., None]] = {}  # the kernels of this process by name
 
 
 @contextmanager
 def in_one_file(settings: Settings) -> Iterator[None]:
-    """Graphs compiled here have their kernels in one file. `settings` are inductor's for them."""
-    if get_compile_threads() <= 1:  # inductor then wants functions, at once
-        yield
-        return
+    """Graphs compiled here have small kernels in one file. `settings` are inductor's for them."""
     waiting: list[Kernel] = []
 
     def taken(_: AsyncCompile, argtypes: list[str], source: str) -> Kernel:
         waiting.append(Kernel(source, settings, waiting))
         return waiting[-1]
 
-    inductors = AsyncCompile.cpp_pybinding
-    AsyncCompile.cpp_pybinding = taken
-    try:
+    with ExitStack() as stack:
+        stack.enter_context(patch.object(CppScheduling, "MAX_FUSED_KERNEL_ARGS_NUM", MOST_ARGUMENTS))
+        if get_compile_threads() > 1:  # with one, inductor wants functions at once
+            stack.enter_context(patch.object(AsyncCompile, "cpp_pybinding", taken))
         yield
-    finally:
-        AsyncCompile.cpp_pybinding = inductors
 
 
 class Kernel(CodeCacheFuture):
