@@ -113,6 +113,24 @@ class Linear(nn.Linear):
         if self.bias is not None:
             nn.init.zeros_(self.bias)
 
+    def forward(self, x: Tensor) -> Tensor:
+        return self._of_one_row(x) if self._has_one_row(x) else super().forward(x)
+
+    def _has_one_row(self, x: Tensor) -> bool:
+        """Whether x is a single row of a decoding step, in the precision for which this was measured."""
+        if torch.compiler.is_compiling() or torch.is_grad_enabled() or x.dtype != torch.float32:
+            return False
+        return x.device.type == "cpu" and x.numel() == x.shape[-1] == self.in_features
+
+    def _of_one_row(self, x: Tensor) -> Tensor:
+        """The row twice: BLAS reads the weights at half the speed when it is given a single vector."""
+        twice = x.reshape(1, -1).repeat(2, 1).t()  # (in, 2)
+        if self.bias is None:
+            y = self.weight @ twice
+        else:
+            y = torch.addmm(self.bias.unsqueeze(1), self.weight, twice)
+        return y[:, 0].reshape(*x.shape[:-1], -1)
+
 
 class QKVProjection(nn.Module):
     """Three learned maps of one input."""
