@@ -140,7 +140,6 @@ class Trainer:
         norm = global_norm(joined)
         rate = self.learning_rate(self.steps + 1)
         self.optimizer.step(joined, rate, clip_factor(norm, self.config.clip_norm))
-        self._forget_gradients()
         return loss, norm, rate
 
     def _backward(self, tensors: Sequence[tuple[Tensor, Tensor]], tokens: int) -> Tensor:
@@ -148,12 +147,13 @@ class Trainer:
         module = self.model.module
         training = module.training
         module.train()
-        self._forget_gradients()
         losses = []
         try:
             for part, (source, target) in enumerate(tensors):
                 with torch.enable_grad(), seeded(self._noise(part), self.config.device):
                     loss = self._summed_loss(source, target, self.config.label_smoothing) / tokens
+                    if part == 0:  # given up before, their memory would go back to the system, page by page
+                        self._forget_gradients()
                     loss.backward()
                 losses.append(loss.detach())
         finally:
