@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from attest.running.plan import Plan, Target
-from attest.running.records import FAIL, KNOWN, NOT_OFFERED, NOT_RUN, PASS, THIN, Failure, Record
-from attest.running.verdicts import with_blocks
+from attest.records.plan import Plan, Target
+from attest.records.record import FAIL, KNOWN, NOT_OFFERED, NOT_RUN, PASS, THIN, Failure, Record
+from attest.records.verdicts import with_blocks
 from attest.spec import load_spec
 
 SPEC = load_spec()

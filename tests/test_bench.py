@@ -12,8 +12,8 @@ from attest.bench.entrants import Entrant, lengths
 from attest.bench.goals import Goal, judged
 from attest.bench.measuring import Outcome, Timing, measure
 from attest.bench.workloads import BASE, SMALL, chosen, workloads
-from attest.boundary import NotOffered
 from attest.cli import cli
+from attest.outcomes import NotOffered
 
 
 def outcome(**seconds: list[float]) -> Outcome:

@@ -9,7 +9,7 @@ import pytest
 
 from attest.boundary import Subject, aligned, fresh
 from attest.contract import Config
-from attest.properties import load_properties
+from attest.judging.property import load_properties
 from attest.reference.implementation import ReferenceImplementation
 from attest.running.judging import Settings, judge
 from attest.spec import load_spec

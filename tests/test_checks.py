@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from attest.checks import (
-    Violation,
+from attest.boundary import quiet
+from attest.checks.arrays import (
     expect,
     expect_close,
     expect_finite,
@@ -18,11 +18,11 @@ from attest.checks import (
     expect_same_bits,
     expect_shape,
     expect_zero,
-    quiet,
 )
 from attest.contract import Gradients
-from attest.evidence import collecting, note_case
-from attest.reference.oracle import Expected
+from attest.judging.evidence import collecting, note_case
+from attest.judging.property import Property, run_property
+from attest.outcomes import Expected, Violation
 
 
 @pytest.fixture(autouse=True)
@@ -43,11 +43,19 @@ def test_expect():
     assert sentence(expect, False, "two heads attend alike") == "two heads attend alike"
 
 
-def test_a_violation_carries_its_case():
-    note_case("B=1 T=2", "unit")
-    with pytest.raises(Violation) as caught:
+def test_a_violation_gets_its_case_from_the_property_that_ran():
+    def check(impl):
+        note_case("B=1 T=2", "unit")
         expect(False, "no")
-    assert caught.value.case == "B=1 T=2"
+
+    failing = Property("M1.1", "check", check, {}, 1.0, True, ())
+    with pytest.raises(Violation) as caught:
+        run_property(failing, None, profile="quick", seed=0)
+    assert (caught.value.case, caught.value.property) == ("B=1 T=2", "check")
+
+
+def test_a_violation_can_be_made_without_a_run():
+    assert Violation("no").case == ""
 
 
 def test_expect_shape():

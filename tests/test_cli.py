@@ -262,8 +262,8 @@ def test_an_output_directory_that_cannot_be_made(attest, tmp_path):
 def test_the_live_view_shows_a_table_and_the_first_failure():
     from rich.console import Console
 
+    from attest.records.record import Record
     from attest.report.live import Progress, print_summary, watch
-    from attest.running.records import Record
 
     def event(id, verdict):
         record = Record("mine", id, "M1", "must", verdict=verdict, reason="")

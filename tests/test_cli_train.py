@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from attest import cli
-from attest.running.models import read_model
-from attest.tasks import TRAINING
+from attest.trained.models import read_model
+from attest.trained.tasks import TRAINING
 from quick_learner import KNOWS_AFTER
 
 PLUGIN = """

@@ -9,12 +9,12 @@ from attest.adapters.placement import is_torch, on_fake_cuda, without_numbers  #
 from attest.adapters.samples import sample  # noqa: E402
 from attest.boundary import Subject  # noqa: E402
 from attest.contract import Config  # noqa: E402
-from attest.properties import load_properties  # noqa: E402
+from attest.judging.property import load_properties  # noqa: E402
+from attest.milestones.compiled.cases.compiled import MODEL, inputs_of  # noqa: E402
+from attest.records.record import FAIL, NOT_OFFERED, NOT_RUN, PASS  # noqa: E402
 from attest.reference.oracle import expected, random_parameters  # noqa: E402
 from attest.running.judging import Settings, judge  # noqa: E402
-from attest.running.records import FAIL, NOT_OFFERED, NOT_RUN, PASS  # noqa: E402
 from attest.spec import load_spec  # noqa: E402
-from attest.strategies.compiled import MODEL, inputs_of  # noqa: E402
 from attest_impls.compiled import Compiled  # noqa: E402
 from attest_impls.compiled.fused import fuse  # noqa: E402
 from attest_impls.eager import Eager  # noqa: E402

@@ -11,9 +11,9 @@ import pytest
 
 pytest.importorskip("torch", reason="the strangers are written in torch")
 
-from attest.diagnosis import Likeness, sentence
-from attest.diagnosis_trial import Naming, name_stranger, table
-from attest.diagnosis_trial import Stranger as Presented
+from attest.diagnosis.likeness import Likeness, sentence
+from attest.diagnosis.trial import Naming, name_stranger, table
+from attest.diagnosis.trial import Stranger as Presented
 from strangers import FAULTS, Stranger
 
 HERE = Path(__file__).parent

@@ -35,4 +35,5 @@ def test_contributing_shows_code_that_exists(path, code):
 
 def test_contributing_has_a_real_example_of_each():
     assert {path.split("/")[0] for path, _, _ in SNIPPETS} == {"spec", "harness", "impls", "pyproject.toml"}
-    assert {p.split("/")[2] for p, _, _ in SNIPPETS if p.startswith("harness")} == {"criteria", "mutants"}
+    parts = {p.split("/")[4] for p, _, _ in SNIPPETS if p.startswith("harness/attest/milestones/")}
+    assert parts == {"properties", "defects"}

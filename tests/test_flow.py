@@ -7,14 +7,14 @@ import pytest
 from click.testing import CliRunner
 
 from attest.boundary import Subject
+from attest.checks.flow import Flow, by_gradient, by_perturbation, flow, required_maps, within_rows
 from attest.cli import cli
 from attest.cli.flow import maps
-from attest.evidence import collecting
-from attest.flow import Flow, by_gradient, by_perturbation, flow, required_maps, within_rows
-from attest.layer_checks import loaded
-from attest.mutants.catalogue import defects
+from attest.judging.catalogue import defects
+from attest.judging.evidence import collecting
+from attest.milestones.m04_layers.cases.layers import LayerCase
+from attest.milestones.m04_layers.checks import loaded
 from attest.reference.implementation import ReferenceImplementation
-from attest.strategies.layers import LayerCase
 
 LEAKS = {
     "no_causal_in_decoder": ("decoder", "output[0,0] changes when x[0,1] changes, and should not"),
@@ -120,7 +120,7 @@ def test_both_means_agree_on_every_mask_form() -> None:
 
 
 PLUGIN = """
-from attest.mutants.catalogue import defects
+from attest.judging.catalogue import defects
 
 def attest_implementations():
     return [defects()["no_causal_in_decoder"].build()]

@@ -8,19 +8,19 @@ import torch
 from click.testing import CliRunner
 
 from attest.boundary import Subject
-from attest.checks import Violation
+from attest.checks.cost import Workload, step_flops, step_seconds
 from attest.cli import cli
-from attest.evidence import collecting
-from attest.mutants.catalogue import defects
-from attest.properties import load_properties, parse_drawn, run_property
+from attest.judging.catalogue import defects
+from attest.judging.evidence import collecting
+from attest.judging.property import load_properties, parse_drawn, run_property
+from attest.milestones.m06_generation.cases.generation import BeamCase, GenerationCase
+from attest.outcomes import Violation
 from attest.reference.implementation import ReferenceImplementation
 from attest.reference.initial import initial_parameters
 from attest.reference.maps import cross_attention_maps
 from attest.reference.operations import parameter_shapes
-from attest.running.models import write_model
-from attest.strategies.generation import BeamCase, GenerationCase
-from attest.tasks import TRAINING
-from attest.work import Workload, step_flops, step_seconds
+from attest.trained.models import write_model
+from attest.trained.tasks import TRAINING
 from attest_impls.eager import Eager, beam, cache, generation
 
 

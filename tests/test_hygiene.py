@@ -2,7 +2,7 @@
 
 import gc
 
-from attest.hygiene import bytecodes
+from attest.checks.side_effects import bytecodes
 
 
 class Litter:

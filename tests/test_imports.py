@@ -72,7 +72,7 @@ def test_every_package_is_in_the_distribution():
     [
         "import attest.running.plugin",
         "import attest.cli.list_, attest.cli.explain; from attest.spec import load_spec; load_spec()",
-        "from attest.mutants.catalogue import defects; defects()",
+        "from attest.judging.catalogue import defects; defects()",
     ],
 )
 def test_the_light_paths_stay_light(statement):

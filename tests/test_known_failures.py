@@ -6,8 +6,8 @@ import pytest
 
 from attest.boundary import Subject
 from attest.contract import KnownFailure
-from attest.mutants.catalogue import defects
-from attest.properties import load_properties, parse_drawn, print_drawn
+from attest.judging.catalogue import defects
+from attest.judging.property import load_properties, parse_drawn, print_drawn
 from attest.reference.implementation import ReferenceImplementation
 from attest.running.judging import Settings, judge
 from attest.spec import load_spec

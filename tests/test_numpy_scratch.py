@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from attest.contract import FUNCTIONS, OPERATIONS
-from attest.parameters import shapes
+from attest.contract.parameters import shapes
 from attest_impls.numpy_scratch.activation import ACTIVATIONS, erf
 from scratch_cases import (
     IMPL,

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from attest.hygiene import bytecodes
+from attest.checks.side_effects import bytecodes
 from scratch_cases import IDS, IMPL, SIMPLE, SMALL, attention_inputs, block_inputs, rng
 
 

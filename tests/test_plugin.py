@@ -186,7 +186,7 @@ def test_usage_errors_are_one_sentence_and_exit_code_2(tmp_path, monkeypatch, ca
 
 def test_cuda_where_there_is_none(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("attest.running.plan.cuda_available", lambda: False)
+    monkeypatch.setattr("attest.running.selection.cuda_available", lambda: False)
     assert pytest.main(["--impl=numpy_scratch", "--attest-device=cuda"]) == 2
     assert "device='cuda' needs CUDA, and torch sees none here; use cpu" in capsys.readouterr().err
 

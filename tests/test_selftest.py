@@ -7,8 +7,8 @@ import inspect
 import pytest
 
 from attest import selftest
-from attest.mutants.catalogue import Defect, Variant, defects, killed_by, variants
-from attest.properties import load_properties
+from attest.judging.catalogue import Defect, Variant, defects, killed_by, variants
+from attest.judging.property import load_properties
 from attest.reference.formulas import Formulas
 from attest.selftest import Outcome, Trial, passed, run_trial, summarise, trials
 from attest.spec import load_spec

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from attest.properties import load_properties
+from attest.judging.property import load_properties
 from attest.spec import SpecError, load_spec, read_spec
 
 MILESTONE = """

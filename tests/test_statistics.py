@@ -7,10 +7,8 @@ from fractions import Fraction
 
 import pytest
 
-from attest import statistics
-from attest.checks import Violation
-from attest.evidence import collecting
-from attest.statistics import (
+from attest.checks import statistics
+from attest.checks.statistics import (
     COUNTS_IN_A_RUN,
     LIMIT,
     binomial_z,
@@ -19,6 +17,8 @@ from attest.statistics import (
     two_sided_tail,
     upper_tail,
 )
+from attest.judging.evidence import collecting
+from attest.outcomes import Violation
 
 
 def exact_upper_tail(count: int, trials: int, share: Fraction) -> Fraction:
@@ -97,7 +97,7 @@ def test_z_is_signed_and_finite() -> None:
 
 def test_a_run_on_a_correct_implementation_judges_fewer_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     from attest.boundary import Subject
-    from attest.properties import load_properties
+    from attest.judging.property import load_properties
     from attest.reference.implementation import ReferenceImplementation
 
     calls: list[str] = []

@@ -5,7 +5,19 @@ import itertools
 import numpy as np
 import pytest
 
-from attest.tasks import BOS, EOS, LONGEST, PAD, SHORTEST, SPLITS, VOCAB, Task, ids_of, split_of, words
+from attest.trained.tasks import (
+    BOS,
+    EOS,
+    LONGEST,
+    PAD,
+    SHORTEST,
+    SPLITS,
+    VOCAB,
+    Task,
+    ids_of,
+    split_of,
+    words,
+)
 
 
 @pytest.mark.parametrize(

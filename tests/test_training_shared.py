@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 
 from attest.boundary import Subject
-from attest.checks import Violation
-from attest.evidence import collecting
-from attest.running import training
-from attest.running.judging import Timeout
-from attest.running.models import read_model, write_model
-from attest.tasks import TRAINING
+from attest.judging.evidence import collecting
+from attest.outcomes import Timeout, Violation
+from attest.trained import training
+from attest.trained.models import read_model, write_model
+from attest.trained.tasks import TRAINING
 from quick_learner import KNOWS_AFTER, Explodes, QuickLearner
 
 
@@ -93,8 +92,8 @@ def test_two_processes_train_once(log, tmp_path):
         "import sys; sys.path.insert(0, sys.argv[1])\n"
         "from quick_learner import QuickLearner\n"
         "from attest.boundary import Subject\n"
-        "from attest.evidence import collecting\n"
-        "from attest.running import training\n"
+        "from attest.judging.evidence import collecting\n"
+        "from attest.trained import training\n"
         "training.use_directory(sys.argv[2])\n"
         "with collecting():\n"
         "    print(training.trained(Subject(QuickLearner(sys.argv[3])), 'reverse').step_below)\n"

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from attest.boundary import Subject
-from attest.mutants.catalogue import Defect, Variant, defects, variants
-from attest.properties import load_properties
+from attest.judging.catalogue import Defect, Variant, defects, variants
+from attest.judging.property import load_properties
+from attest.machine import cuda_available
+from attest.records.record import ERROR, FAIL, Record
 from attest.report.writing import write_text
-from attest.running.judging import Settings, cuda_available, judge
-from attest.running.records import ERROR, FAIL, Record
+from attest.running.judging import Settings, judge
 from attest.spec import load_spec
 
 KILLED, ALIVE = "killed", "alive"

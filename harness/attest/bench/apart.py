@@ -18,7 +18,7 @@ from typing import Any
 from attest.bench.entrants import Entrant, from_requests
 from attest.bench.peers import peers
 from attest.bench.workloads import Workload
-from attest.boundary import NotOffered
+from attest.outcomes import NotOffered
 from attest.registry import sentence
 
 SECONDS_TO_END = 5

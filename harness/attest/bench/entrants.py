@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from attest.bench.workloads import FIRST_WORD, NEVER, Shape, Workload
-from attest.boundary import NotOffered, Subject
-from attest.checks import Violation, quiet
+from attest.boundary import Subject, quiet
 from attest.contract import Array, Config
-from attest.evidence import collecting
+from attest.judging.evidence import collecting
+from attest.outcomes import NotOffered, Violation
 from attest.reference.oracle import random_parameters
 from attest.registry import load, parse_request
 

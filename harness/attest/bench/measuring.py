@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from attest.bench.workloads import Workload
-from attest.boundary import NotOffered
+from attest.outcomes import NotOffered
 
 Say = Callable[[str], None]
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from attest.bench.entrants import Entrant, Run
 from attest.bench.workloads import BASE, SMALL, Shape, Workload
-from attest.boundary import NotOffered
+from attest.outcomes import NotOffered
 
 
 def peers(threads: int) -> tuple[list[Entrant], list[str]]:

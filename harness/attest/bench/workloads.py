@@ -12,8 +12,8 @@ from functools import cached_property
 import numpy as np
 
 from attest.contract import Array, Config
-from attest.naming import nearest
 from attest.registry import UsageError
+from attest.spelling import nearest
 
 NEVER = -1e4  # projection bias of a token that must not be chosen
 FIRST_WORD = 3  # below stand padding, BOS and EOS

@@ -33,7 +33,7 @@ def command(words: tuple[str, ...]) -> None:
 
 
 def _explain_criterion(criterion: Criterion, spec: Spec) -> None:
-    from attest.mutants.catalogue import killed_by
+    from attest.judging.catalogue import killed_by
 
     milestone = spec.milestone(criterion.milestone)
     click.echo(f"{criterion.id} {criterion.title} ({criterion.level})")
@@ -85,7 +85,7 @@ def _explain_symptom(what: str, spec: Spec) -> bool:
 def _explain_defect(what: str, spec: Spec) -> bool:
     if not what.isidentifier():
         return False
-    from attest.mutants.catalogue import defects
+    from attest.judging.catalogue import defects
 
     defect = defects().get(what)
     if defect is None:
@@ -98,8 +98,8 @@ def _explain_defect(what: str, spec: Spec) -> bool:
 
 
 def _unknown(what: str, spec: Spec) -> str:
-    from attest.naming import nearest
     from attest.report.symptoms import symptoms
+    from attest.spelling import nearest
 
     known = [*spec.by_id, *(m.id for m in spec.milestones), *symptoms(spec)]
     remedy = nearest(what, known)

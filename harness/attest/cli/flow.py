@@ -8,7 +8,7 @@ import click
 
 if TYPE_CHECKING:
     from attest.boundary import Subject
-    from attest.flow import Flow
+    from attest.checks.flow import Flow
 
 PARTS = ("encoder_layer", "encoder", "decoder_layer", "decoder", "transformer")
 
@@ -31,9 +31,8 @@ def command(
     PART is encoder_layer, encoder, decoder_layer, decoder or transformer. Exit code 1 when the map is not
     the required one.
     """
-    from attest.boundary import NotOffered
-    from attest.checks import Violation
-    from attest.evidence import collecting
+    from attest.judging.evidence import collecting
+    from attest.outcomes import NotOffered, Violation
     from attest.registry import offered
 
     _check(part, norm, padding)
@@ -61,7 +60,7 @@ def command(
 
 
 def _check(part: str, norm: str, padding: bool) -> None:
-    from attest.naming import nearest
+    from attest.spelling import nearest
 
     if part not in PARTS:
         raise click.UsageError(f"part={part!r} has no map; {nearest(part, PARTS)}")
@@ -90,9 +89,9 @@ def maps(subject: Subject, part: str, *, norm: str, padding: bool, layers: int, 
     """By perturbation, and by gradient where that is offered and the inputs are not ids."""
     if part == "transformer":
         return [_of_transformer(subject, norm, layers, seed)]
-    from attest.flow import by_gradient, by_perturbation, flow, required_maps
-    from attest.layer_checks import has, loaded, sharpest
-    from attest.strategies.layers import LayerCase
+    from attest.checks.flow import by_gradient, by_perturbation, flow, required_maps
+    from attest.milestones.m04_layers.cases.layers import LayerCase
+    from attest.milestones.m04_layers.checks import has, loaded, sharpest
 
     mask = "padding" if padding else "none"
     case = LayerCase(part=part, norm=norm, mask=mask, memory_mask=mask, B=2, T=4, S=3, D=8, H=2, F=16)
@@ -110,8 +109,8 @@ def maps(subject: Subject, part: str, *, norm: str, padding: bool, layers: int, 
 def _of_transformer(subject: Subject, norm: str, layers: int, seed: int) -> Flow:
     import numpy as np
 
+    from attest.checks.flow import by_perturbation, flow, required_maps
     from attest.contract import Config
-    from attest.flow import by_perturbation, flow, required_maps
     from attest.reference.oracle import random_parameters
 
     sizes: dict[str, Any] = {"d_model": 8, "num_heads": 2, "d_ff": 16, "source_vocab": 9, "target_vocab": 9}

@@ -11,7 +11,7 @@ import click
 if TYPE_CHECKING:
     from attest.boundary import Subject
     from attest.contract import Array
-    from attest.running.models import SavedModel
+    from attest.trained.models import SavedModel
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -36,12 +36,11 @@ def command(
     Prints input, output and score, the best first. Any implementation can read any checkpoint.
     """
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    from attest.boundary import NotOffered
-    from attest.checks import Violation
     from attest.cli.flow import subjects
-    from attest.evidence import collecting
-    from attest.running.models import read_model
-    from attest.tasks import Task, ids_of
+    from attest.judging.evidence import collecting
+    from attest.outcomes import NotOffered, Violation
+    from attest.trained.models import read_model
+    from attest.trained.tasks import Task, ids_of
 
     try:
         model = read_model(Path(checkpoint))
@@ -67,7 +66,7 @@ def _generated(subject: Subject, model: SavedModel, source: Array, asked: dict[s
 
 
 def _print(model: SavedModel, asked: list[tuple[int, ...]], seen: dict[str, Array]) -> None:
-    from attest.tasks import EOS, PAD, Task, words
+    from attest.trained.tasks import EOS, PAD, Task, words
 
     for row, ids in enumerate(asked):
         wanted = Task(model.task).answer(ids)

@@ -59,7 +59,7 @@ def _show(sections: list[str]) -> None:
 def _show_offers(requests: tuple[str, ...]) -> None:
     from attest.contract import OPERATIONS
     from attest.registry import parse_request, registered_names
-    from attest.running.plan import ask
+    from attest.running.selection import ask
 
     for text in requests or registered_names():
         answer = ask(parse_request(text))
@@ -79,8 +79,8 @@ def _show_offers(requests: tuple[str, ...]) -> None:
 
 def _show_parameters(operation: str, overrides: list[str]) -> None:
     from attest.contract import OPERATIONS
-    from attest.naming import config_from, nearest
-    from attest.parameters import shapes
+    from attest.contract.parameters import shapes
+    from attest.spelling import config_from, nearest
 
     if operation not in OPERATIONS:
         raise click.UsageError(f"operation={operation!r} is unknown; {nearest(operation, OPERATIONS)}")

@@ -58,7 +58,7 @@ def command(
     Exit code 0: every milestone asked for conforms (by default, those of which an operation is offered).
     1: not. 2: the command is wrong. 3: the harness itself failed.
     """
-    from attest.running.front import Mode, run_pytest
+    from attest.running.live_run import Mode, run_pytest
 
     if workers is not None and not (workers == "auto" or (workers.isascii() and workers.isdecimal())):
         raise click.UsageError(f"-n={workers!r} is no number of workers; use 0, 1, 2 ... or auto")

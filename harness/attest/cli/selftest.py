@@ -59,9 +59,9 @@ def command(
 
 
 def _check_names(milestones: tuple[str, ...], names: tuple[str, ...]) -> None:
-    from attest.mutants.catalogue import defects, variants
-    from attest.naming import nearest
+    from attest.judging.catalogue import defects, variants
     from attest.spec import load_spec
+    from attest.spelling import nearest
 
     for what, asked, known in (
         ("milestone", milestones, [m.id for m in load_spec().milestones]),

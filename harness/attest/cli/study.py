@@ -20,15 +20,14 @@ def command(name: str, impl: str, depth: tuple[int, ...], seed: int, reports: Pa
     """Measure something on an implementation and write it beside its reports. STUDY is norm:
     the gradient norm of each layer of new pre-norm and post-norm models of several depths.
     """
-    from attest.naming import nearest
+    from attest.spelling import nearest
 
     if name != "norm":
         raise click.UsageError(f"study={name!r} is unknown; {nearest(name, ['norm'])}")
-    from attest.boundary import NotOffered
-    from attest.checks import Violation
     from attest.cli.flow import subjects
-    from attest.evidence import collecting
-    from attest.studies import DEPTHS, norm_study, write_study
+    from attest.judging.evidence import collecting
+    from attest.outcomes import NotOffered, Violation
+    from attest.studies.norm import DEPTHS, norm_study, write_study
 
     for subject in subjects(impl):
         try:

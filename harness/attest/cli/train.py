@@ -12,7 +12,7 @@ import click
 
 if TYPE_CHECKING:
     from attest.boundary import Subject
-    from attest.running.training import Trained
+    from attest.trained.training import Trained
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -30,11 +30,10 @@ def command(ctx: click.Context, impl: str, task: str, steps: int, out: str | Non
     The implementation's own checkpoint is in it too. Exit code 1 when the loss does not fall below 0.1.
     """
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # tiny tensors are slower on several threads
-    from attest.boundary import NotOffered
-    from attest.checks import Violation
     from attest.cli.flow import subjects
-    from attest.evidence import collecting
-    from attest.tasks import RULES
+    from attest.judging.evidence import collecting
+    from attest.outcomes import NotOffered, Violation
+    from attest.trained.tasks import RULES
 
     if task not in RULES:
         raise click.UsageError(f"task={task!r} is unknown; use one of {', '.join(RULES)}")
@@ -57,10 +56,10 @@ def command(ctx: click.Context, impl: str, task: str, steps: int, out: str | Non
 
 
 def _train(subject: Subject, task: str, steps: int, directory: Path) -> Trained:
-    from attest.running.models import write_model
-    from attest.running.training import train
-    from attest.tasks import TRAINING
-    from attest.trainers import TrainerBoundary
+    from attest.boundary.training import TrainerBoundary
+    from attest.trained.models import write_model
+    from attest.trained.tasks import TRAINING
+    from attest.trained.training import train
 
     trainer = TrainerBoundary(subject, TRAINING.but(dtype=subject.dtypes[0]))
     model = train(subject, task, steps=steps, trainer=trainer, on_step=Progress(task))
@@ -73,7 +72,7 @@ class Progress:
     """One line that is written over while it runs; a line every 100 steps where there is no terminal."""
 
     def __init__(self, task: str) -> None:
-        from attest.tasks import BATCH, LONGEST, SHORTEST
+        from attest.trained.tasks import BATCH, LONGEST, SHORTEST
 
         self.task, self.live = task, sys.stderr.isatty()
         self.tokens = BATCH * ((SHORTEST + LONGEST) / 2 + 1)  # to predict in a batch, on average

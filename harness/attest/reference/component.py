@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from attest.contract import Arrays, Config, Gradients, float_dtype
-from attest.parameters import Shapes
+from attest.contract.parameters import Shapes
 from attest.reference.formulas import Formulas
 from attest.reference.initial import initial_parameters
 from attest.reference.operations import FLOATING, Outputs, parameter_shapes, run

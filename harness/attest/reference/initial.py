@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from attest.contract import Config, float_dtype
-from attest.parameters import Shapes
+from attest.contract.parameters import Shapes
 from attest.reference.operations import parameter_shapes
 from attest.reference.tape import Array
 

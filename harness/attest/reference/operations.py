@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from attest.contract import Config
-from attest.parameters import Shapes, shapes
+from attest.contract.parameters import Shapes, shapes
 from attest.reference.formulas import Formulas
 from attest.reference.scope import Scope
 from attest.reference.tape import Var

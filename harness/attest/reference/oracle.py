@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from attest.contract import Arrays, Config, Gradients
+from attest.outcomes import Expected
 from attest.reference.formulas import OracleFormulas
 from attest.reference.initial import random_parameters
 from attest.reference.operations import FLOATING, run
 from attest.reference.scope import Scope
 from attest.reference.tape import Array, Var, bound, gradients, leaf, rounding
 
-__all__ = ["EPSILON", "Expected", "bounded_gradients", "expected", "expected_gradients", "random_parameters"]
+__all__ = ["EPSILON", "bounded_gradients", "expected", "expected_gradients", "random_parameters"]
 
 # half a unit in the last place of 1
 EPSILON: Mapping[str, float] = {
@@ -30,14 +30,6 @@ _NARROW = frozenset({"float16", "bfloat16"})  # inputs are rounded on the way in
 
 GRADIENT_FACTOR = 1024.0
 NOISE_FACTOR = 64.0
-
-
-@dataclass(frozen=True)
-class Expected:
-    """A float64 value and, per row of its last axis, the distance a correct result may have from it."""
-
-    value: Array
-    bound: Array
 
 
 def expected(operation: str, config: Config, parameters: Arrays, inputs: Arrays) -> dict[str, Expected]:

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from attest.contract import Arrays, Config
+from attest.outcomes import Expected
 from attest.reference.formulas import Formulas
-from attest.reference.oracle import EPSILON, GRADIENT_FACTOR, NOISE_FACTOR, Expected
+from attest.reference.oracle import EPSILON, GRADIENT_FACTOR, NOISE_FACTOR
 from attest.reference.tape import Array
 from attest.reference.trainer import ReferenceTrainer
 from attest.reference.training import Moments

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from attest.contract import Arrays, Config, float_dtype
-from attest.parameters import shapes
+from attest.contract.parameters import shapes
 from attest.reference.component import ReferenceComponent
 from attest.reference.formulas import Formulas
 from attest.reference.initial import initial_parameters

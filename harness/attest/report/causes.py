@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from attest.running.records import ERROR, FAIL
+from attest.records.record import ERROR, FAIL
 
 _LIKENESS = re.compile(r"(\w+) \(agrees on (\d+) of (\d+) cases?(, too few to be sure)?\)")
 

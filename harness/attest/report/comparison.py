@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from attest.records.record import ERROR, FAIL, KNOWN, NOT_OFFERED, NOT_RUN, PASS, THIN
 from attest.report.document import Document
 from attest.report.failure_text import one_line
 from attest.report.reading import read_report, rows_of
-from attest.running.records import ERROR, FAIL, KNOWN, NOT_OFFERED, NOT_RUN, PASS, THIN
 
 RANK = {PASS: 3, KNOWN: 2, THIN: 1, NOT_RUN: 1, NOT_OFFERED: 1, FAIL: 0, ERROR: 0}
 NOT_JUDGED = frozenset({NOT_RUN, NOT_OFFERED})

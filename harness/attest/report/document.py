@@ -8,10 +8,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from attest.records.plan import Plan, Target
+from attest.records.record import ERROR, FAIL, KNOWN, NOT_OFFERED, PASS, Record
+from attest.records.verdicts import CONFORMS, CONFORMS_WITH_KNOWN, INCOMPLETE, milestone_verdict
 from attest.report.environment import environment
-from attest.running.plan import Plan, Target
-from attest.running.records import ERROR, FAIL, KNOWN, NOT_OFFERED, PASS, Record
-from attest.running.verdicts import CONFORMS, CONFORMS_WITH_KNOWN, INCOMPLETE, milestone_verdict
 from attest.spec import Criterion, Milestone, Spec
 
 FORMAT = 1

@@ -7,8 +7,8 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from attest.records.record import KNOWN, NOT_OFFERED, NOT_RUN, PASS
 from attest.registry import printable
-from attest.running.records import KNOWN, NOT_OFFERED, NOT_RUN, PASS
 
 MARGIN = 13
 QUIET = frozenset({PASS, NOT_OFFERED, NOT_RUN})

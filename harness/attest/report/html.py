@@ -14,6 +14,8 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from attest.records.record import ERROR, FAIL, KNOWN, NOT_OFFERED, NOT_RUN, PASS, THIN
+from attest.records.verdicts import CONFORMS, CONFORMS_WITH_KNOWN, DOES_NOT_CONFORM, INCOMPLETE
 from attest.report.causes import likely_causes, unexplained
 from attest.report.document import MET, MET_WITH_KNOWN, NOT_MET, Document
 from attest.report.failure_text import failure_parts, one_line
@@ -22,8 +24,6 @@ from attest.report.pictures import bound_bar, pictures
 from attest.report.reading import rows_of
 from attest.report.terminal import first_to_fix
 from attest.report.writing import write_text
-from attest.running.records import ERROR, FAIL, KNOWN, NOT_OFFERED, NOT_RUN, PASS, THIN
-from attest.running.verdicts import CONFORMS, CONFORMS_WITH_KNOWN, DOES_NOT_CONFORM, INCOMPLETE
 
 TEMPLATES = Path(__file__).parent / "templates"
 SYMBOLS = {PASS: "✓", FAIL: "✕", ERROR: "!", THIN: "≈", KNOWN: "◆", NOT_OFFERED: "-", NOT_RUN: "○"}

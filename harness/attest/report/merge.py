@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from attest.records.record import ERROR, FAIL, KNOWN
 from attest.registry import printable
 from attest.report.document import Document, acceptance_verdict, by_number, verdict_of_rows
 from attest.report.reading import ReportError, read_report, rows_of
-from attest.running.records import ERROR, FAIL, KNOWN
 
 Row = Mapping[str, Any]
 

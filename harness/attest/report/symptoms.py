@@ -80,7 +80,7 @@ def debugging_page(spec: Spec) -> str:
 
 
 def _page(spec: Spec) -> Iterator[str]:
-    from attest.mutants.catalogue import killed_by
+    from attest.judging.catalogue import killed_by
 
     found = symptoms(spec)
     yield "# Debugging: from symptom to cause\n"

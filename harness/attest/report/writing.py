@@ -9,11 +9,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from attest.records.plan import Plan
+from attest.records.record import ERROR, FAIL, KNOWN, Record
 from attest.report.badges import badge
 from attest.report.document import Document, report_document
 from attest.report.markdown import index_page, milestone_page
-from attest.running.plan import Plan
-from attest.running.records import ERROR, FAIL, KNOWN, Record
 from attest.spec import Spec
 
 

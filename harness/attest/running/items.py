@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from attest.boundary import Subject
+from attest.records.plan import Plan, Target
+from attest.records.record import ERROR, FAIL, NOT_OFFERED, NOT_RUN, Record
 from attest.registry import BrokenPlugin, load, parse_request, sentence
-from attest.running.aftermath import complete, failure_text
+from attest.running.failure import complete, failure_text
 from attest.running.judging import Settings, judge
-from attest.running.plan import Plan, Target
-from attest.running.records import ERROR, FAIL, NOT_OFFERED, NOT_RUN, Record
 from attest.running.timer import cancel_timer, set_timer
-from attest.running.training import use_directory
 from attest.spec import Criterion, Spec
+from attest.trained.training import use_directory
 
 PROPERTY = "attest"
 SECONDS = {"quick": 90.0, "standard": 300.0, "deep": 1800.0}

@@ -8,12 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from attest.boundary import NotOffered, NotRun, Subject
-from attest.checks import Violation
+from attest.boundary import Subject
 from attest.contract import OPERATIONS
-from attest.evidence import Evidence, collecting
-from attest.properties import Property, parse_drawn, run_property
-from attest.running.records import (
+from attest.judging.evidence import Evidence, collecting
+from attest.judging.property import Property, parse_drawn, run_property
+from attest.machine import cuda_available
+from attest.outcomes import NotOffered, NotRun, Timeout, Violation
+from attest.records.record import (
     ERROR,
     FAIL,
     KNOWN,
@@ -26,10 +27,6 @@ from attest.running.records import (
     finite,
 )
 from attest.spec import Criterion
-
-
-class Timeout(BaseException):
-    """Raised by the timer. Not an Exception: Hypothesis would take one for a failing example."""
 
 
 @dataclass(frozen=True)
@@ -112,11 +109,7 @@ def _run(property: Property, subject: Subject, settings: Settings) -> None:
                 property, subject, profile=settings.profile, seed=settings.seed, witness=settings.case
             )
         return
-    try:
-        run_property(property, subject, profile=settings.profile, seed=settings.seed)
-    except Violation as violation:
-        violation.property = property.replay or property.name  # type: ignore[attr-defined]
-        raise
+    run_property(property, subject, profile=settings.profile, seed=settings.seed)
 
 
 def check_needs(criterion: Criterion, subject: Subject) -> None:
@@ -130,15 +123,6 @@ def check_needs(criterion: Criterion, subject: Subject) -> None:
             raise NotRun("torch is not installed; install attest-transformers[torch]")
         if need == "cuda" and not cuda_available():
             raise NotRun("no CUDA device is present")
-
-
-def cuda_available() -> bool:
-    """Whether torch sees a CUDA device."""
-    if importlib.util.find_spec("torch") is None:
-        return False
-    import torch
-
-    return bool(torch.cuda.is_available())
 
 
 def _known(subject: Subject, criterion: str) -> Any:
@@ -189,8 +173,9 @@ def _thin(
 
 
 def _failure(violation: Violation, properties: Sequence[Property]) -> Failure:
-    name = getattr(violation, "property", properties[0].name)
-    return Failure(violation.seen, violation.case, name, finite(violation.ratio))
+    return Failure(
+        violation.seen, violation.case, violation.property or properties[0].name, finite(violation.ratio)
+    )
 
 
 def _origin(error: BaseException) -> str:

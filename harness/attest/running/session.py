@@ -15,12 +15,13 @@ from typing import IO, Any
 
 import pytest
 
+from attest.records.plan import Plan, added
+from attest.records.record import ERROR, FAIL, KNOWN, NOT_OFFERED, NOT_RUN, PASS, THIN, Record
+from attest.records.verdicts import exit_code, with_blocks
 from attest.registry import UsageError, printable
 from attest.running import timer
 from attest.running.items import PROPERTY, CriteriaFile, CriterionItem
-from attest.running.plan import PROFILES, Plan, added, check_case, check_reports, select, targets
-from attest.running.records import ERROR, FAIL, KNOWN, NOT_OFFERED, NOT_RUN, PASS, THIN, Record
-from attest.running.verdicts import exit_code, with_blocks
+from attest.running.selection import PROFILES, check_case, check_reports, select, targets
 from attest.spec import Spec, SpecError, load_spec, spec_directory
 
 LETTERS = {PASS: ".", FAIL: "F", ERROR: "E", THIN: "t", KNOWN: "k", NOT_OFFERED: "-", NOT_RUN: "n"}

@@ -8,7 +8,7 @@ import sys
 import threading
 from types import FrameType
 
-from attest.running.judging import Timeout
+from attest.outcomes import Timeout
 
 GRACE = 20.0  # seconds given to the exception before a hang in C is ended the hard way
 EXIT_CODE = 124

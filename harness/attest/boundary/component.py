@@ -1,0 +1,136 @@
+"""A component behind the boundary: copies in, checked arrays out, exceptions as sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
+
+from attest.boundary.arrays import aligned, array_of, arrays_of, fresh, guarded, kind_of, quiet
+from attest.contract import Array, Arrays, Config, Gradients
+from attest.outcomes import NotOffered, Violation
+
+if TYPE_CHECKING:
+    from attest.boundary.implementation import Subject
+
+
+class Boundary:
+    """A component behind the boundary. Every call gets copies; every result is checked and copied."""
+
+    def __init__(self, operation: str, component: Any, config: Config, subject: Subject) -> None:
+        self.operation = operation
+        self.component = component
+        self.config = config
+        self.subject = subject
+        self.loaded: Arrays | None = None
+        self.seed: int | None = None
+
+    @property
+    def widening(self) -> float:
+        """How far the implementation widens the bounds of this operation; at least 1."""
+        return self.subject.factor(self.operation)
+
+    def __call__(self, **inputs: Any) -> dict[str, Array]:
+        """The named outputs as arrays of their own."""
+        return self.method("__call__", **inputs)
+
+    def method(self, name: str, **inputs: Any) -> dict[str, Array]:
+        """Call a method that takes keyword arrays and returns a mapping."""
+        function = self._method(name) if name != "__call__" else self.component
+        label = self.operation if name == "__call__" else f"{self.operation}.{name}"
+        with self._listening(name, inputs) as heard:
+            results = arrays_of(guarded(label, lambda: function(**fresh(inputs))), label)
+            heard |= results
+        return results
+
+    def accepted(self, **inputs: Any) -> dict[str, Array] | None:
+        """What a call gives, None where it is refused by an exception."""
+        try:
+            with quiet():
+                result = self.component(**fresh(inputs))
+        except Exception:
+            return None
+        return arrays_of(result, self.operation)
+
+    def as_given(self, **inputs: Any) -> dict[str, Array]:
+        """Call with the very arrays given, whatever their strides."""
+        return arrays_of(guarded(self.operation, lambda: self.component(**inputs)), self.operation)
+
+    def _listening(self, method: str, inputs: Mapping[str, Any]) -> AbstractContextManager[dict[str, Array]]:
+        return self.subject.listening(self.operation, self.config, method, inputs, self.loaded, self.seed)
+
+    def start(self, source: Array) -> Any:
+        """The state of an empty prefix, as opaque as it came."""
+        start = self._method("start")
+        return guarded(self._label("start"), lambda: start(aligned(source)))
+
+    def step(self, state: Any, tokens: Array) -> tuple[Array, Any]:
+        """Logits of the new tokens, and the state that includes them."""
+        step, label = self._method("step"), self._label("step")
+        result = guarded(label, lambda: step(state, aligned(tokens)))
+        if not isinstance(result, tuple) or len(result) != 2:
+            raise Violation(f"{label} returned {kind_of(result)}; return a pair of logits and state")
+        return array_of(result[0], label), result[1]
+
+    def reorder(self, state: Any, rows: Array) -> Any:
+        """The state with these rows of the old one."""
+        reorder = self._method("reorder")
+        return guarded(self._label("reorder"), lambda: reorder(state, aligned(rows)))
+
+    def parameters(self) -> dict[str, Array]:
+        """Canonical parameters; empty for a component that has no such method."""
+        if not hasattr(self.component, "parameters"):
+            return {}
+        return arrays_of(
+            guarded(self._label("parameters"), self.component.parameters), self._label("parameters")
+        )
+
+    def load(self, parameters: Arrays) -> None:
+        """Inject weights."""
+        if not parameters:
+            return
+        load = self._method("load")
+        self.loaded = parameters
+        guarded(self._label("load"), lambda: load(fresh(parameters)))
+
+    def buffers(self) -> dict[str, Array]:
+        """Arrays that are not learned."""
+        buffers = self._method("buffers")
+        return arrays_of(guarded(self._label("buffers"), buffers), self._label("buffers"))
+
+    def train(self, seed: int) -> None:
+        """Switch randomness on."""
+        train = self._method("train")
+        self.seed = seed
+        guarded(self._label("train"), lambda: train(seed))
+
+    def eval(self) -> None:
+        """Switch randomness off."""
+        self.seed = None
+        if hasattr(self.component, "eval"):
+            guarded(self._label("eval"), self.component.eval)
+
+    def gradients(self, inputs: Mapping[str, Any], cotangents: Arrays) -> Gradients:
+        """Gradients by input and parameter name."""
+        gradients = self._method("gradients")
+        label = self._label("gradients")
+        with self._listening("gradients", {**inputs, "cotangents": cotangents}) as heard:
+            result = guarded(label, lambda: gradients(fresh(inputs), fresh(cotangents)))
+            for part in ("inputs", "parameters"):
+                if not hasattr(result, part):
+                    raise Violation(
+                        f"{label} gave {kind_of(result)}; return an object with inputs and parameters"
+                    )
+            found = Gradients(arrays_of(result.inputs, label), arrays_of(result.parameters, label))
+            heard |= {**found.inputs, **found.parameters}
+        return found
+
+    def _label(self, method: str) -> str:
+        return f"{self.operation}.{method}"
+
+    def _method(self, name: str) -> Callable[..., Any]:
+        method = getattr(self.component, name, None)
+        if not callable(method):
+            raise NotOffered(f"{self.operation} has no {name}()")
+        function: Callable[..., Any] = method
+        return function

@@ -1,0 +1,145 @@
+"""An implementation as properties see it: what it offers, what it declares, its components."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from attest.boundary.arrays import aligned, array_of, error_sentence, guarded, kind_of, quiet
+from attest.boundary.calls import Call
+from attest.boundary.component import Boundary
+from attest.contract import FUNCTIONS, OPERATIONS, Array, Arrays, Config, ShapePolicy
+from attest.outcomes import NotOffered, Violation
+
+DEFAULT_DTYPES = ("float32",)
+
+
+class Subject:
+    """An implementation as criteria see it. Components are kept per operation and config."""
+
+    def __init__(self, implementation: Any, *, dtype: str | None = None, device: str = "cpu") -> None:
+        self.implementation = implementation
+        self.name = str(implementation.name)
+        self.device = device
+        declared = tuple(getattr(implementation, "dtypes", None) or DEFAULT_DTYPES)
+        judged = tuple(d for d in declared if d in ("float32", "float64")) or declared
+        self.dtypes = (dtype,) if dtype else judged
+        self.policy = _policy(getattr(implementation, "shape_policy", None))
+        self.options: tuple[tuple[str, str], ...] = tuple(getattr(implementation, "options", ()))
+        self.widened: Mapping[str, float] = getattr(implementation, "wider_bounds", None) or {}
+        self._components: dict[tuple[str, Config], Boundary] = {}
+        self.calls: list[Call] | None = None  # a list while somebody listens
+
+    def offers(self, operation: str) -> bool:
+        """Whether the implementation has this operation at all."""
+        return callable(getattr(self.implementation, operation, None))
+
+    @property
+    def compiled(self) -> bool:
+        """Whether it declares that it runs compiled code."""
+        return bool(getattr(self.implementation, "compiled", False))
+
+    def factor(self, operation: str) -> float:
+        """How far the implementation widens the bound of this operation; at least 1."""
+        return max(1.0, float(self.widened.get(operation, 1.0)))
+
+    def placed(self, config: Config) -> Config:
+        """The config with this run's device and options."""
+        return config.but(device=self.device, options=self.options)
+
+    def build(self, operation: str, config: Config) -> Boundary:
+        """The component of an operation, built once per config and put in eval mode."""
+        config = self.placed(config)
+        key = (operation, config)
+        if key not in self._components:
+            if len(self._components) > 256:
+                self._components.clear()
+            self._components[key] = Boundary(operation, self.construct(operation, config), config, self)
+        component = self._components[key]
+        component.eval()
+        return component
+
+    @property
+    def sharpest(self) -> str:
+        """Its most exact dtype."""
+        return "float64" if "float64" in self.dtypes else self.dtypes[0]
+
+    def can_build(self, operation: str, config: Config) -> bool:
+        """Whether this config is on offer; a builder that fails for another reason is judged later."""
+        try:
+            self.build(operation, config)
+        except NotOffered:
+            return False
+        except Violation:
+            return True
+        return True
+
+    def construct(self, operation: str, config: Config) -> Any:
+        """Call the builder and return what it gives, uncached."""
+        builder = self._operation(operation)
+        try:
+            with quiet():
+                component = builder(config)
+        except NotImplementedError as error:
+            raise NotOffered(f"{operation}: {error}") from None
+        except Exception as error:
+            raise Violation(f"building {operation} raised {error_sentence(error)}") from error
+        if not callable(component) and operation not in ("trainer", "optimizer"):
+            raise Violation(
+                f"building {operation} gave {kind_of(component)}; return a component that can be called"
+            )
+        return component
+
+    def raw_build(self, operation: str, config: Config) -> Any:
+        """The bare builder call; its exceptions are the caller's to judge."""
+        with quiet():
+            return self._operation(operation)(self.placed(config))
+
+    def call(self, operation: str, *args: Any) -> Array:
+        """One of the plain functions of the contract."""
+        assert operation in FUNCTIONS
+        function = self._operation(operation)
+        args = tuple(aligned(a) if isinstance(a, np.ndarray) else a for a in args)
+        given = {str(i): a for i, a in enumerate(args)}
+        with self.listening(operation, None, "function", given) as heard:
+            heard["output"] = array_of(guarded(operation, lambda: function(*args)), operation)
+        return heard["output"]
+
+    @contextmanager
+    def listening(
+        self,
+        operation: str,
+        config: Config | None,
+        method: str,
+        inputs: Mapping[str, Any],
+        parameters: Arrays | None = None,
+        seed: int | None = None,
+    ) -> Iterator[dict[str, Array]]:
+        """Note the call and what the body heard, for diagnosis."""
+        heard: dict[str, Array] = {}
+        outputs: dict[str, Array] | None = None
+        try:
+            yield heard
+            outputs = heard
+        finally:
+            if self.calls is not None:
+                self.calls.append(Call(operation, config, method, inputs, parameters, seed, outputs))
+
+    def _operation(self, operation: str) -> Callable[..., Any]:
+        assert operation in OPERATIONS, operation
+        if not self.offers(operation):
+            raise NotOffered(f"{operation} is not offered")
+        function: Callable[..., Any] = getattr(self.implementation, operation)
+        return function
+
+
+def _policy(declared: Any) -> ShapePolicy:
+    """Any object with the attributes will do."""
+    if declared is None or isinstance(declared, ShapePolicy):
+        return declared or ShapePolicy()
+    given: dict[str, Any] = {f.name: getattr(declared, f.name, f.default) for f in fields(ShapePolicy)}
+    return ShapePolicy(**given)

@@ -1,0 +1,166 @@
+"""A trainer or optimiser behind the boundary: copies in, checked numbers out, exceptions as sentences."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from attest.boundary import Boundary, Call, Subject, arrays_of, fresh, guarded, kind_of
+from attest.contract import Array, Arrays, Config
+from attest.outcomes import NotOffered, Violation
+
+REPORTED = ("loss", "rate", "norm")
+
+
+class TrainerBoundary:
+    """A fresh trainer. Nothing of it is kept between cases: a trainer has a history."""
+
+    def __init__(self, subject: Subject, config: Config, parameters: Arrays | None = None) -> None:
+        self.config = subject.placed(config)
+        self.trainer = subject.construct("trainer", self.config)
+        model = getattr(self.trainer, "model", None)
+        if model is None:
+            raise Violation("the trainer has no model; give it the transformer it trains as `model`")
+        self.model = Boundary("transformer", model, self.config, subject)
+        self.subject, self._given = subject, parameters
+        self._batches: list[Arrays] = []
+        if parameters is not None:
+            self.model.load(parameters)
+
+    def parameters(self) -> dict[str, Array]:
+        """Of the model."""
+        return self.model.parameters()
+
+    def step(self, batch: Arrays) -> dict[str, float]:
+        """One update: loss, rate and norm."""
+        report = self._call("step", fresh(batch), names=REPORTED)
+        self._batches.append(batch)
+        if self.subject.calls is not None:
+            self._note(self.subject.calls, report)
+        return report
+
+    def _note(self, calls: list[Call], report: Mapping[str, float]) -> None:
+        """One call for the whole run so far, so that it can be put to another trainer."""
+        seed = 0 if self.config.dropout else None
+        run = {"run": tuple(self._batches), "by": self}
+        calls[:] = [call for call in calls if call.inputs.get("by") is not self]
+        calls.append(Call("trainer", self.config, "step", run, self._given, seed, self._outcome(report)))
+
+    def _outcome(self, report: Mapping[str, float]) -> dict[str, Array]:
+        """What the last step reported and how far each parameter has come.
+
+        Key biases are left out: their gradient is zero but for rounding, and Adam makes full steps of that.
+        """
+        numbers = {name: np.asarray(value, np.float64) for name, value in report.items()}
+        start = self._given or {}
+        moved = {
+            f"change of {name}": value - start[name]
+            for name, value in self.parameters().items()
+            if name in start and not name.endswith("key.bias")
+        }
+        return {**numbers, **moved}
+
+    def accumulate(self, batches: Sequence[Arrays]) -> dict[str, float]:
+        """One update from several batches."""
+        return self._call("accumulate", [fresh(batch) for batch in batches], names=REPORTED)
+
+    def evaluate(self, batches: Sequence[Arrays], *, once: bool = False) -> dict[str, float]:
+        """Loss and perplexity; with `once` from batches that can be read only once."""
+        given = _copies(batches) if once else list(_copies(batches))
+        return self._call("evaluate", given, names=("loss", "perplexity"))
+
+    def fit(self, batches: Sequence[Arrays], log_every: int, *, once: bool = True) -> list[dict[str, float]]:
+        """Step through the batches; what was logged."""
+        logged: list[dict[str, float]] = []
+
+        def on_log(entry: Any) -> None:
+            logged.append(_numbers(entry, "the log", ("step", "loss", "rate")))
+
+        method = self._method("fit")
+        given = _copies(batches) if once else list(_copies(batches))
+        guarded("trainer.fit", lambda: method(given, log_every, on_log))
+        return logged
+
+    def save(self, directory: str) -> None:
+        """Write a checkpoint."""
+        method = self._method("save")
+        guarded("trainer.save", lambda: method(directory))
+
+    def load(self, directory: str) -> None:
+        """Continue from a checkpoint."""
+        method = self._method("load")
+        guarded("trainer.load", lambda: method(directory))
+
+    def _call(self, name: str, argument: Any, *, names: tuple[str, ...]) -> dict[str, float]:
+        method = self._method(name)
+        return _numbers(guarded(f"trainer.{name}", lambda: method(argument)), f"trainer.{name}", names)
+
+    def _method(self, name: str) -> Any:
+        method = getattr(self.trainer, name, None)
+        if not callable(method):
+            raise NotOffered(f"trainer has no {name}()")
+        return method
+
+
+def run_again(subject: Subject, call: Call) -> dict[str, Array]:
+    """The answer of another trainer to a noted run."""
+    assert call.config is not None
+    trainer = TrainerBoundary(subject, call.config, call.parameters)
+    report: dict[str, float] = {}
+    for batch in call.inputs["run"]:
+        report = trainer.step(batch)
+    return trainer._outcome(report)
+
+
+class OptimizerBoundary:
+    """A fresh optimiser over a transformer's parameters."""
+
+    def __init__(self, subject: Subject, config: Config, parameters: Arrays) -> None:
+        self.optimizer = subject.construct("optimizer", subject.placed(config))
+        self.load(parameters)
+
+    def load(self, parameters: Arrays) -> None:
+        """Set the parameters; the moments are forgotten."""
+        guarded("optimizer.load", lambda: self.optimizer.load(fresh(parameters)))
+
+    def step(self, gradients: Arrays, rate: float) -> None:
+        """One update."""
+        guarded("optimizer.step", lambda: self.optimizer.step(fresh(gradients), rate))
+
+    def parameters(self) -> dict[str, Array]:
+        """Copies."""
+        found = guarded("optimizer.parameters", self.optimizer.parameters)
+        return arrays_of(found, "optimizer.parameters")
+
+
+def number_of(value: Any, label: str) -> float:
+    """A plain float; Violation where it is none."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise Violation(f"{label} is {kind_of(value)}, should be a number") from None
+
+
+def finite_number(value: Any, label: str) -> float:
+    """A float that is neither NaN nor infinite."""
+    number = number_of(value, label)
+    if not math.isfinite(number):
+        raise Violation(f"{label} is {number}, should be finite")
+    return number
+
+
+def _copies(batches: Iterable[Arrays]) -> Iterator[dict[str, Any]]:
+    for batch in batches:
+        yield fresh(batch)
+
+
+def _numbers(result: Any, label: str, names: tuple[str, ...]) -> dict[str, float]:
+    if not isinstance(result, Mapping):
+        raise Violation(f"{label} gave {kind_of(result)}; give a mapping with {', '.join(names)}")
+    for name in names:
+        if name not in result:
+            raise Violation(f"{label} gave {', '.join(map(str, result)) or 'nothing'}; should give {name}")
+    return {name: number_of(result[name], f"{label}[{name!r}]") for name in names}

@@ -1,0 +1,148 @@
+"""The assertions criteria are made of. Each failure is a whole sentence; the case is added by the runner."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+import numpy as np
+
+from attest.boundary import quiet
+from attest.contract import Array, Gradients
+from attest.judging.evidence import current
+from attest.outcomes import Expected, Violation
+
+
+def expect(condition: bool | np.bool_, seen: str) -> None:
+    """The sentence says what was seen instead."""
+    if not condition:
+        raise Violation(seen)
+
+
+def expect_shape(seen: Array, shape: tuple[int, ...], what: str) -> None:
+    """The exact shape."""
+    if seen.shape != shape:
+        raise Violation(f"{what} has shape {_shape(seen.shape)}, should be {_shape(shape)}")
+
+
+def expect_finite(seen: Array, what: str) -> None:
+    """No NaN and no infinity."""
+    bad = np.argwhere(~np.isfinite(seen))
+    if len(bad):
+        at = tuple(int(i) for i in bad[0])
+        raise Violation(
+            f"{_at(what, at)} is {seen[at]}, should be finite ({len(bad)} of {seen.size} are not)"
+        )
+
+
+def expect_close(seen: Array, expected: Expected, what: str, *, factor: float = 1.0) -> None:
+    """Within the derived bound of the reference, times `factor`."""
+    expect_shape(seen, expected.value.shape, what)
+    expect_finite(seen, what)
+    if not seen.size:
+        return
+    error = np.abs(seen.astype(np.float64) - expected.value) / (factor * expected.bound)
+    _judge(error, seen, expected.value, what, "the bound")
+
+
+def expect_near(seen: Array, wanted: Array, tolerance: float, what: str, *, relative: float = 0.0) -> None:
+    """Within a literal tolerance: |seen - wanted| <= tolerance + relative * |wanted|."""
+    expect_shape(seen, wanted.shape, what)
+    expect_finite(seen, what)
+    if not seen.size:
+        return
+    allowed = tolerance + relative * np.abs(wanted)
+    error = np.abs(seen.astype(np.float64) - wanted) / allowed
+    _judge(error, seen, wanted, what, f"the tolerance {tolerance:g}")
+
+
+def expect_same_bits(seen: Array, wanted: Array, what: str) -> None:
+    """Equal to the last bit; NaN equals NaN."""
+    expect_shape(seen, wanted.shape, what)
+    different = np.argwhere(~((seen == wanted) | (np.isnan(seen) & np.isnan(wanted))))
+    if len(different):
+        at = tuple(int(i) for i in different[0])
+        raise Violation(f"{_at(what, at)} moved from {_number(wanted[at])} to {_number(seen[at])}")
+
+
+def expect_zero(seen: Array, what: str) -> None:
+    """Exactly zero everywhere."""
+    nonzero = np.argwhere(seen != 0)
+    if len(nonzero):
+        at = tuple(int(i) for i in nonzero[0])
+        raise Violation(f"{_at(what, at)} is {_number(seen[at])}, should be exactly 0")
+
+
+def expect_mask(seen: Array, wanted: Array, what: str) -> None:
+    """A boolean mask, element by element."""
+    expect(seen.dtype == np.bool_, f"{what} has dtype {seen.dtype}, should be bool")
+    expect_shape(seen, wanted.shape, what)
+    wrong = np.argwhere(seen != wanted)
+    if len(wrong):
+        at = tuple(int(i) for i in wrong[0])
+        raise Violation(f"{_at(what, at)} is {bool(seen[at])}, should be {bool(wanted[at])}")
+
+
+def expect_refused(call: Callable[[], Any], what: str) -> Exception:
+    """Any exception before any output; silence is the failure."""
+    try:
+        with quiet():
+            result = call()
+    except Exception as error:
+        return error
+    raise Violation(f"{what} was accepted and gave {_summary(result)}; should be refused with an exception")
+
+
+def expect_refused_by_name(call: Callable[[], Any], what: str, *names: str) -> None:
+    """Refused with a ValueError whose message holds every one of these words."""
+    error = expect_refused(call, what)
+    kind, message = type(error).__name__, str(error)
+    expect(isinstance(error, ValueError), f"{what} raised {kind}, should be a ValueError")
+    for name in names:
+        found = re.search(rf"(?<![A-Za-z0-9_]){re.escape(name)}(?![A-Za-z0-9_])", message)
+        expect(found is not None, f"{what} raised {kind}({message!r}), which should name {name}")
+
+
+def expect_gradients(
+    seen: Gradients, wanted: Mapping[str, Expected], *, skip: Collection[str] = (), factor: float = 1.0
+) -> None:
+    """Every gradient the reference has, by name, within its distance times `factor`."""
+    found = {**seen.inputs, **seen.parameters}
+    for name, want in wanted.items():
+        if name in skip:
+            continue
+        expect(name in found, f"the gradient of {name} is missing")
+        expect_close(found[name], want, f"the gradient of {name}", factor=factor)
+
+
+def _judge(error: Array, seen: Array, wanted: Array, what: str, limit: str) -> None:
+    worst = tuple(int(i) for i in np.unravel_index(int(np.argmax(error)), error.shape))
+    ratio = float(error[worst])
+    current().saw(ratio)
+    if not ratio <= 1.0:
+        raise Violation(
+            f"{_at(what, worst)} is {_number(seen[worst])}, should be {_number(wanted[worst])} "
+            f"({ratio:.3g} times {limit})",
+            ratio=ratio,
+        )
+
+
+def _at(what: str, index: tuple[int, ...]) -> str:
+    return f"{what}[{', '.join(map(str, index))}]" if index else what
+
+
+def _number(value: Any) -> str:
+    return f"{float(value):.6g}"
+
+
+def _shape(shape: tuple[int, ...]) -> str:
+    return f"({', '.join(map(str, shape))})"
+
+
+def _summary(result: Any) -> str:
+    if isinstance(result, dict):
+        return ", ".join(f"{k} {_summary(v)}" for k, v in result.items())
+    if isinstance(result, np.ndarray):
+        return f"of shape {_shape(result.shape)}"
+    return type(result).__name__

@@ -1,0 +1,146 @@
+"""What decoding costs: floating-point operations and seconds of a step, and of a whole generation.
+
+Shapes: B rows, S source length, D width, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from attest.boundary import Boundary, Subject, quiet
+from attest.contract import Array, Config
+from attest.reference.oracle import random_parameters
+from attest.reference.teacher import SUPPRESSED
+
+ROUNDS = 9
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workload:
+    """A model large enough that its arithmetic outweighs the calls."""
+
+    dtype: str = "float32"
+    B: int = 2
+    S: int = 50
+    D: int = 256
+    layers: int = 1
+    max_len: int = 512
+    tokens: int = 100
+
+    @cached_property
+    def config(self) -> Config:
+        return Config(
+            d_model=self.D,
+            num_encoder_layers=self.layers,
+            num_decoder_layers=self.layers,
+            max_len=self.max_len,
+            dtype=self.dtype,
+        )
+
+    @cached_property
+    def parameters(self) -> dict[str, Array]:
+        """Neither padding nor BOS nor EOS is ever chosen, so that every run has the same length."""
+        made = random_parameters("transformer", self.config, np.random.default_rng(0))
+        c = self.config
+        made["projection.bias"][[c.pad_id, c.bos_id, c.eos_id]] = SUPPRESSED
+        return made
+
+    def ids(self, length: int, seed: int = 0) -> Array:
+        """(B, length) ids without padding."""
+        return np.random.default_rng(seed).integers(3, self.config.source_vocab, (self.B, length))
+
+    @property
+    def flops_of_a_step(self) -> int:
+        """What one new token per row needs, looking back at all positions there are and at the source."""
+        c, D = self.config, self.D
+        attention = 6 * D * D + 2 * D * (c.max_len + self.S)
+        per_layer = attention + 2 * D * c.inner_width
+        return 2 * self.B * (self.layers * per_layer + D * c.target_vocab)
+
+
+class Decoding:
+    """A state that has read a prefix and can be stepped token by token."""
+
+    def __init__(self, model: Boundary, work: Workload, prefix: int) -> None:
+        self.model, self.token = model, work.ids(1, seed=1)
+        self.state = model.start(work.ids(work.S))
+        _, self.state = model.step(self.state, work.ids(prefix, seed=2))
+        self.step()
+
+    def step(self) -> None:
+        _, self.state = self.model.step(self.state, self.token)
+
+    def seconds(self) -> float:
+        """Of one step: the processor's own time where it does the work, so that neighbours do not count."""
+        on_cpu = self.model.config.device == "cpu"
+        return seconds(self.step, time.process_time if on_cpu else time.perf_counter)
+
+
+def loaded(subject: Subject, operation: str, work: Workload) -> Boundary:
+    """The component with the workload's weights."""
+    component = subject.build(operation, work.config)
+    component.load(work.parameters)
+    return component
+
+
+def step_flops(subject: Subject, work: Workload, prefix: int) -> int:
+    """Floating-point operations of one step as torch counts them; 0 where it cannot see them."""
+    torch = sys.modules.get("torch")
+    if torch is None or subject.compiled:
+        return 0
+    from torch.utils.flop_counter import FlopCounterMode
+
+    decoding = Decoding(loaded(subject, "transformer", work), work, prefix)
+    with FlopCounterMode(display=False) as counter:
+        decoding.step()
+    return int(counter.get_total_flops())
+
+
+def step_seconds(
+    subject: Subject, few: tuple[Workload, int], many: tuple[Workload, int]
+) -> tuple[float, float]:
+    """The fastest step of each of two decodings (workload, prefix), taken in turns."""
+    pair = [Decoding(loaded(subject, "transformer", work), work, prefix) for work, prefix in (few, many)]
+    taken = [[decoding.seconds() for decoding in pair] for _ in range(ROUNDS)]
+    return min(a for a, _ in taken), min(b for _, b in taken)
+
+
+def generation_seconds(generate: Boundary, work: Workload, tokens: int) -> tuple[float, Array]:
+    """Seconds of a greedy call, and the tokens it gave."""
+    seen: list[Any] = []
+    request = {"source": work.ids(work.S), "max_len": tokens, "method": "greedy"}
+    taken = seconds(lambda: seen.append(generate.component(**request)))
+    return taken, np.asarray(seen[0]["tokens"])
+
+
+def loop_seconds(model: Boundary, work: Workload, tokens: int, stop_after: float = math.inf) -> list[float]:
+    """Seconds up to each token of a loop that runs encoder and decoder on the whole prefix every time."""
+    source = work.ids(work.S)
+    target = np.full((work.B, model.subject.policy.min_size), work.config.bos_id, np.int64)
+    taken, total = [], 0.0
+    for _ in range(tokens):
+        seen: list[Any] = []
+        fed = target
+        total += seconds(lambda fed=fed, seen=seen: seen.append(model.component(source=source, target=fed)))  # type: ignore[misc]
+        taken.append(total)
+        if total > stop_after:
+            break
+        chosen = np.asarray(seen[0]["logits"])[:, -1].argmax(-1)
+        target = np.concatenate([target, chosen[:, None]], axis=1)
+    return taken
+
+
+def seconds(call: Callable[[], Any], clock: Callable[[], float] = time.perf_counter) -> float:
+    """Of one call, without its warnings and prints."""
+    with quiet():
+        started = clock()
+        call()
+        return clock() - started

@@ -1,0 +1,176 @@
+"""What a call must leave alone: its inputs, its memory, the global random state and flags."""
+
+from __future__ import annotations
+
+import gc
+import random
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from attest.boundary import Boundary, arrays_of, fresh, guarded
+from attest.checks.arrays import expect, expect_same_bits
+from attest.contract import Array
+
+
+def expect_no_trace(
+    component: Boundary,
+    inputs: Mapping[str, Any],
+    *,
+    outputs: tuple[str, ...] = (),
+    train_seed: int | None = None,
+) -> None:
+    """Call the bare component; nothing but the returned arrays may be new. In eval unless a seed is given."""
+    if train_seed is None:
+        component.eval()
+    else:
+        component.train(train_seed)
+    given, held = fresh(inputs), component.parameters()
+    first, changed = guarded(component.operation, lambda: _watched(component, given))
+    expect(not changed, f"{component.operation} changed {', '.join(changed)}")
+    for name, value in _arrays(inputs).items():
+        expect_same_bits(given[name], value, f"the input {name}")
+    results = arrays_of(first, component.operation)
+    _expect_own_memory(first, given)
+    _expect_repeats(component, inputs, first, {name: results[name] for name in outputs or results})
+    for name, value in component.parameters().items():
+        expect_same_bits(value, held[name], f"the parameter {name}")
+
+
+def _watched(component: Boundary, given: Mapping[str, Any]) -> tuple[Any, list[str]]:
+    """The result of a call, and what of the world it changed."""
+    _stir()
+    before = world()
+    result = component.component(**given)
+    return result, sorted(name for name, value in world().items() if value != before[name])
+
+
+def _stir() -> None:
+    """Move the global generators on, so that setting them to the seed of the last call shows."""
+    np.random.random()
+    random.random()
+    if torch := sys.modules.get("torch"):
+        torch.rand(1)
+
+
+def _arrays(inputs: Mapping[str, Any]) -> dict[str, Array]:
+    return {name: value for name, value in inputs.items() if isinstance(value, np.ndarray)}
+
+
+def _is_floating(x: Any) -> bool:
+    return isinstance(x, np.ndarray) and x.dtype.kind == "f"
+
+
+def _another(x: Any) -> Any:
+    """An input of the same shape and as valid: numbers negated, ids with their rows in another order."""
+    if _is_floating(x):
+        return -x
+    return np.roll(x, 1, axis=0) if isinstance(x, np.ndarray) and x.dtype.kind in "iu" and x.ndim else x
+
+
+def _expect_own_memory(results: Mapping[str, Array], given: Mapping[str, Any]) -> None:
+    for name, array in results.items():
+        for source, value in _arrays(given).items():
+            shares = np.shares_memory(array, value)
+            expect(not shares, f"{name} shares memory with the input {source}")
+
+
+def _expect_repeats(
+    component: Boundary, inputs: Mapping[str, Any], first: Mapping[str, Array], results: Mapping[str, Array]
+) -> None:
+    """A second call gives the same, leaves the first result alone, and does not depend on it."""
+    component(**{name: _another(x) for name, x in inputs.items()})
+    for name, value in results.items():
+        expect_same_bits(np.array(first[name]), value, f"{name} kept from the first call")
+    again = component(**inputs)
+    for name, value in results.items():
+        expect_same_bits(again[name], value, f"{name} of a second call")
+        if isinstance(first[name], np.ndarray) and first[name].flags.writeable:
+            first[name].fill(1)  # where the result is the component's own memory, this spoils it
+    again = component(**inputs)
+    for name, value in results.items():
+        expect_same_bits(again[name], value, f"{name} after an earlier result was overwritten")
+
+
+def world() -> dict[str, Any]:
+    """The global state an implementation may not touch, as comparable values."""
+    numpy_state: Any = np.random.get_state()
+    state: dict[str, Any] = {
+        "numpy's random state": (str(numpy_state[0]), _bytes(numpy_state[1]), *map(str, numpy_state[2:])),
+        "Python's random state": hash(random.getstate()),
+        "numpy's error handling": tuple(sorted(np.geterr().items())),
+    }
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        state |= {
+            "torch's random state": _bytes(torch.get_rng_state().numpy()),
+            "torch's default dtype": str(torch.get_default_dtype()),
+            "torch's gradient mode": torch.is_grad_enabled(),
+            "torch's number of threads": torch.get_num_threads(),
+            "torch's deterministic mode": torch.are_deterministic_algorithms_enabled(),
+        }
+    return state
+
+
+def _bytes(array: Any) -> bytes:
+    return np.asarray(array).tobytes()
+
+
+def bytecodes(call: Callable[[], Any]) -> int:
+    """Python bytecodes executed by a call: a profile hook misses loops over operators and subscripts.
+
+    The garbage collector waits meanwhile: the finalisers of what others left would be counted too.
+    """
+    count = 0
+
+    def trace(frame: Any, event: str, argument: Any) -> Any:
+        nonlocal count
+        frame.f_trace_opcodes = True
+        frame.f_trace_lines = False
+        if event == "opcode":
+            count += 1
+        return trace
+
+    previous, collecting = sys.gettrace(), gc.isenabled()
+    gc.disable()
+    sys.settrace(trace)
+    try:
+        call()
+    finally:
+        sys.settrace(previous)
+        if collecting:
+            gc.enable()
+    return count
+
+
+def python_work(component: Boundary, inputs: Mapping[str, Array]) -> int:
+    """Bytecodes of a warm call of the bare component; the fewest of three: a cache may still fill in one."""
+    given = fresh(inputs)
+
+    def call() -> Any:
+        return component.component(**given)
+
+    def count() -> int:
+        call()
+        return min(bytecodes(call) for _ in range(3))
+
+    return int(guarded(component.operation, count))
+
+
+def undisturbed(label: str, call: Callable[[], Any]) -> Any:
+    """The result of a call that must leave the global random state and flags as they were."""
+    _stir()
+    before = world()
+    result = guarded(label, call)
+    changed = sorted(name for name, value in world().items() if value != before[name])
+    expect(not changed, f"{label} changed {', '.join(changed)}")
+    return result
+
+
+def overwritten(arrays: Mapping[str, Any]) -> None:
+    """Fill what a caller holds with ones; nobody else may notice."""
+    for array in _arrays(arrays).values():
+        if array.flags.writeable:
+            array.fill(1)

@@ -1,0 +1,33 @@
+"""The operations of the contract and the milestone of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+OPERATIONS: Mapping[str, str] = {
+    "attention": "M1",
+    "qkv_projection": "M1",
+    "length_mask": "M1",
+    "padding_mask": "M1",
+    "causal_mask": "M1",
+    "multi_head_attention": "M2",
+    "feed_forward": "M3",
+    "token_embedding": "M3",
+    "positional_encoding": "M3",
+    "input_embedding": "M3",
+    "layer_norm": "M4",
+    "encoder_layer": "M4",
+    "decoder_layer": "M4",
+    "encoder": "M4",
+    "decoder": "M4",
+    "transformer": "M5",
+    "loss": "M5",
+    "learning_rate": "M5",
+    "clip_gradients": "M5",
+    "optimizer": "M5",
+    "trainer": "M5",
+    "generate": "M6",
+    "next_token_distribution": "M6",
+}
+
+FUNCTIONS = frozenset({"length_mask", "padding_mask", "causal_mask", "next_token_distribution"})

@@ -1,0 +1,215 @@
+"""How a criterion's properties are written, found and run.
+
+    @verifies("M1.4")
+    @given(case=attention_cases(padded=True))
+    def masked_keys_are_inert(impl, case): ...
+
+A property takes the implementation behind the boundary and what was drawn. Without `given` it runs once.
+One marked `stateful` returns the class of a Hypothesis state machine, which is then explored.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from attest.boundary import Subject
+from attest.judging.evidence import current
+from attest.judging.loading import load_milestones
+from attest.outcomes import Violation
+
+EXAMPLES = {"quick": 16, "standard": 60, "deep": 400}
+
+
+@dataclass(frozen=True)
+class Property:
+    """A function that verifies a criterion, with the strategies it draws from."""
+
+    criterion: str
+    name: str
+    check: Callable[..., None]
+    strategies: Mapping[str, Any]
+    effort: float
+    shrinks: bool
+    only: tuple[str, ...]
+    steps: int = 0  # of a state machine
+    trains: bool = False
+    replay: str = ""  # the property that runs a case of the machine again
+
+    def examples(self, profile: str) -> int:
+        """How many cases are drawn in a profile; 1 where nothing is drawn."""
+        return max(3, round(self.effort * EXAMPLES[profile])) if self.strategies or self.steps else 1
+
+    def floor(self, profile: str) -> int:
+        """Fewer executed examples than this make the verdict thin."""
+        return max(1, self.examples(profile) // 2)
+
+    def runs_in(self, profile: str) -> bool:
+        """Costly properties may name the profiles they run in."""
+        return not self.only or profile in self.only
+
+
+_registry: dict[str, list[Property]] = {}
+
+
+def given(**strategies: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Draw these by Hypothesis; each is a case, a number or a string."""
+
+    def mark(check: Callable[..., None]) -> Callable[..., None]:
+        check.strategies = strategies  # type: ignore[attr-defined]
+        return check
+
+    return mark
+
+
+def stateful(*, steps: int, replay: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """The property returns a state machine; each run of it takes at most this many steps.
+
+    The machine keeps the evidence's case at the line with which the property `replay` does the same again.
+    """
+
+    def mark(check: Callable[..., Any]) -> Callable[..., Any]:
+        check.steps, check.replay = steps, replay  # type: ignore[attr-defined]
+        return check
+
+    return mark
+
+
+def verifies(
+    *criteria: str,
+    effort: float = 1.0,
+    shrinks: bool = True,
+    only: tuple[str, ...] = (),
+    trains: bool = False,
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Register a property for these criteria. `effort` multiplies the profile's number of examples.
+
+    One that `trains` a model is not put to other implementations to compare them.
+    """
+
+    def register(check: Callable[..., None]) -> Callable[..., None]:
+        strategies = getattr(check, "strategies", {})
+        steps, replay = getattr(check, "steps", 0), getattr(check, "replay", "")
+        for id in criteria:
+            name = check.__name__
+            found = Property(id, name, check, strategies, effort, shrinks, only, steps, trains, replay)
+            _registry.setdefault(id, []).append(found)
+        return check
+
+    return register
+
+
+def load_properties(extra: tuple[str, ...] = ()) -> Mapping[str, list[Property]]:
+    """Every property by criterion id, from the milestones of this package and any further modules."""
+    load_milestones("properties")
+    for name in extra:
+        import_module(name)
+    return _registry
+
+
+def run_property(
+    property: Property, subject: Subject, *, profile: str, seed: int, witness: str | None = None
+) -> None:
+    """Run to the end or raise the Violation of the smallest failing case, which then knows its case."""
+    try:
+        _run(property, subject, profile, seed, witness)
+    except Violation as violation:
+        violation.case = current().case  # the last example that ran is the smallest failing one
+        violation.property = property.replay or property.name
+        raise
+
+
+def _run(property: Property, subject: Subject, profile: str, seed: int, witness: str | None) -> None:
+    if property.steps:
+        _explore(property, subject, profile, seed)
+    elif not property.strategies:
+        current().begin("", ())
+        property.check(subject)
+    elif witness is not None:
+        _example(property, subject, parse_drawn(witness))
+    else:
+        _search(property, subject, profile, seed)
+
+
+def _search(property: Property, subject: Subject, profile: str, seed: int) -> None:
+    import hypothesis
+    from hypothesis import strategies
+
+    @_settings(property, profile)  # type: ignore[untyped-decorator]
+    @hypothesis.seed(seed)
+    @hypothesis.given(strategies.fixed_dictionaries(dict(property.strategies)))
+    def search(drawn: dict[str, Any]) -> None:
+        _example(property, subject, drawn)
+        ratio = current().example_ratio
+        if ratio > 0:
+            hypothesis.target(min(ratio, 1e6), label="error over bound")
+
+    _reporting_flakes(search)
+
+
+def _explore(property: Property, subject: Subject, profile: str, seed: int) -> None:
+    import hypothesis
+    from hypothesis.stateful import run_state_machine_as_test
+
+    machine: Any = property.check(subject)  # type: ignore[func-returns-value]
+    hypothesis.seed(seed)(machine)
+
+    def explore() -> None:
+        run_state_machine_as_test(machine, settings=_settings(property, profile))
+
+    _reporting_flakes(explore)
+
+
+def _settings(property: Property, profile: str) -> Any:
+    from hypothesis import HealthCheck, Phase, settings
+
+    return settings(
+        max_examples=property.examples(profile),
+        deadline=None,
+        database=None,
+        phases=[Phase.generate, Phase.target, *([Phase.shrink] if property.shrinks else [])],
+        report_multiple_bugs=False,
+        print_blob=False,
+        suppress_health_check=list(HealthCheck),
+        stateful_step_count=max(1, property.steps),
+    )
+
+
+def _reporting_flakes(run: Callable[[], None]) -> None:
+    from hypothesis.errors import Flaky
+
+    try:
+        run()
+    except Violation:
+        raise
+    except Flaky as error:
+        raise Violation(f"the same case gave two outcomes ({_first_line(error)})") from error
+
+
+def _example(property: Property, subject: Subject, drawn: Mapping[str, Any]) -> None:
+    fitted = {k: v.fitted(subject) if hasattr(v, "fitted") else v for k, v in drawn.items()}
+    regimes = tuple(r for v in fitted.values() for r in getattr(v, "regimes", ()))
+    current().begin(print_drawn(fitted), regimes)
+    property.check(subject, **fitted)
+
+
+def print_drawn(drawn: Mapping[str, Any]) -> str:
+    """What was drawn as one line that `parse_drawn` reads back."""
+    return " ".join(f"{name}={value}" for name, value in drawn.items())
+
+
+def parse_drawn(line: str) -> dict[str, Any]:
+    """Read a line of `print_drawn`; ValueError where it cannot be."""
+    from attest.judging.cases import parse_value
+
+    parts = re.findall(r"(\w+)=(\w+\[[^\]]*\]|\S+)", line)
+    if not parts:
+        raise ValueError(f"case={line!r} has no name=value; paste the whole line of the report")
+    return {name: parse_value(text) for name, text in parts}
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().splitlines()[0][:200]

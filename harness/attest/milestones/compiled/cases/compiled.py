@@ -1,0 +1,119 @@
+"""What the criteria of compiled implementations call: small configs and inputs of any length.
+
+Shapes: B = 2 rows, n positions, D = 8 (32 in the whole model), V = 11.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from attest.boundary import Boundary, Subject, guarded
+from attest.checks.arrays import expect
+from attest.contract import Array, Config, float_dtype
+
+LENGTHS = (1, 2, 3, 4, 5, 9, 17)
+REPORTED = ("graphs", "graph_breaks", "compilations", "compiled_calls")
+OUTPUTS = {"qkv_projection": ("q", "k", "v"), "transformer": ("logits",), "loss": ("loss",)}
+OPERATIONS = (
+    "attention",
+    "qkv_projection",
+    "multi_head_attention",
+    "feed_forward",
+    "token_embedding",
+    "positional_encoding",
+    "input_embedding",
+    "layer_norm",
+    "encoder_layer",
+    "decoder_layer",
+    "encoder",
+    "decoder",
+    "transformer",
+    "loss",
+)
+B = 2
+SIZES = Config(
+    d_model=8,
+    num_heads=2,
+    d_ff=16,
+    num_encoder_layers=2,
+    num_decoder_layers=2,
+    source_vocab=11,
+    target_vocab=11,
+    max_len=64,
+)
+MODEL = SIZES.but(  # the sizes of M5's cases under a shape policy: one graph serves both
+    d_model=32, d_ff=64, num_encoder_layers=1, num_decoder_layers=1, max_len=128, dropout=0.3
+)
+OTHERWISE: Mapping[str, Mapping[str, Any]] = {
+    "feed_forward": {"d_ff": None},
+    "positional_encoding": {"max_len": 512},
+    "token_embedding": {"pad_id": 3, "bos_id": 0, "eos_id": 1},
+    "input_embedding": {"pad_id": 3, "bos_id": 0, "eos_id": 1},
+}
+
+
+def config_of(impl: Subject, operation: str) -> Config:
+    """The sizes of an operation, in the first dtype the implementation has; of the model in the sharpest."""
+    if operation in ("transformer", "trainer"):
+        return MODEL.but(dtype=impl.sharpest)
+    return SIZES.but(dtype=impl.dtypes[0], **OTHERWISE.get(operation, {}))
+
+
+def new(impl: Subject, operation: str) -> Boundary:
+    """A component that has not been called yet."""
+    config = impl.placed(config_of(impl, operation))
+    return Boundary(operation, impl.construct(operation, config), config, impl)
+
+
+def inputs_of(operation: str, config: Config, n: int, seed: int = 0) -> dict[str, Any]:
+    """Inputs of length n: sequences, keys and memories alike; the last key of row 1 is hidden."""
+    rng = np.random.default_rng([seed, n])
+    keys = np.ones((B, 1, n), bool)
+    keys[1, :, max(1, n - 1) :] = False
+
+    def x(*shape: int) -> Array:
+        return rng.standard_normal(shape).astype(float_dtype(config.dtype))
+
+    def ids() -> Array:
+        return rng.integers(3, 11, (B, n))
+
+    wide = x(B, n, config.d_model)
+    given: dict[str, Any] = {
+        "attention": lambda: {"q": x(B, n, 12), "k": x(B, n, 12), "v": x(B, n, 5), "mask": keys},
+        "multi_head_attention": lambda: {"query": wide, "key_value": x(*wide.shape), "mask": keys},
+        "encoder_layer": lambda: {"x": wide, "mask": keys},
+        "decoder_layer": lambda: {"x": wide, "memory": x(*wide.shape), "mask": keys, "memory_mask": keys},
+        "token_embedding": lambda: {"ids": ids()},
+        "transformer": lambda: {"source": ids(), "target": ids()},
+        "loss": lambda: {"logits": x(B, n, 11), "labels": ids()},
+    }
+    alike = {"encoder": "encoder_layer", "decoder": "decoder_layer", "input_embedding": "token_embedding"}
+    made: dict[str, Any] = given.get(alike.get(operation, operation), lambda: {"x": wide})()
+    return made
+
+
+def batch() -> dict[str, Array]:
+    """For a trainer: BOS, three ids, EOS."""
+    rng = np.random.default_rng(1)
+    source, target = rng.integers(3, 11, (B, 4)), rng.integers(3, 11, (B, 5))
+    target[:, 0], target[:, -1] = MODEL.bos_id, MODEL.eos_id
+    return {"source": source, "target": target}
+
+
+def tokens(count: int = 1) -> Array:
+    """(B, count) for a decoding step."""
+    return np.full((B, count), 4, np.int64)
+
+
+def report_of(component: Any, what: str) -> dict[str, int]:
+    """The compile report of a component, or of a trainer's model."""
+    holder = component if hasattr(component, "compile_report") else getattr(component, "model", None)
+    asked = getattr(holder, "compile_report", None)
+    expect(callable(asked), f"{what} has no compile_report(); answer {', '.join(REPORTED)}")
+    report = guarded(f"{what}.compile_report", asked)  # type: ignore[arg-type]
+    complete = isinstance(report, Mapping) and set(REPORTED) <= set(report)
+    expect(complete, f"{what}.compile_report() gave {report!r:.80}; answer {', '.join(REPORTED)}")
+    return {name: int(report[name]) for name in REPORTED}

@@ -1,0 +1,382 @@
+"""Defects of masks: fills, polarity, axes, combination, the causal triangle, queries that see nothing.
+
+Shapes: q (..., T, d), k and v (..., S, d); a mask is True where a query may attend.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from attest.judging.catalogue import defect
+from attest.reference import ops
+from attest.reference.formulas import Formulas
+from attest.reference.implementation import ReferenceImplementation
+from attest.reference.tape import Array, Var, node
+
+
+class Filled(Formulas):
+    """Hidden scores are replaced by a number, and the softmax does the rest."""
+
+    fill = -1e9
+
+    def weights_from(self, scores: Var, allowed: Array | None) -> Var:
+        if allowed is None:
+            return super().weights_from(scores, None)
+        weights = super().weights_from(ops.where(allowed, scores, self.fill), None)
+        return ops.where(_sighted(allowed), weights, 0.0)
+
+
+@defect("M1.4")
+class fill_minus_10(Filled):
+    """Hidden scores become -10, which ordinary scores come near."""
+
+    fill = -10.0
+
+
+@defect("M1.4")
+class fill_minus_100(Filled):
+    """Hidden scores become -100, which large scores pass."""
+
+    fill = -100.0
+
+
+@defect("M1.4")
+class fill_minus_1e4(Filled):
+    """Hidden scores become -10000, so that they win where all visible ones are lower."""
+
+    fill = -1e4
+
+
+@defect("M1.4")
+class fill_with_zero(Filled):
+    """Hidden scores become 0."""
+
+    fill = 0.0
+
+
+@defect("M1.4")
+class hidden_scores_lowered_by_1e4(Formulas):
+    """-10000 is added to hidden scores, which a large hidden score outweighs."""
+
+    def weights_from(self, scores: Var, allowed: Array | None) -> Var:
+        lowered = scores if allowed is None else ops.add(scores, np.where(allowed, 0.0, -1e4))
+        weights = super().weights_from(lowered, None)
+        return weights if allowed is None else ops.where(_sighted(allowed), weights, 0.0)
+
+
+@defect("M1.4", "M1.5")
+class mask_added_as_zero_and_one(Formulas):
+    """The boolean mask is added to the scores as 0 and 1."""
+
+    def weights_from(self, scores: Var, allowed: Array | None) -> Var:
+        moved = scores if allowed is None else ops.add(scores, allowed.astype(np.float64))
+        return super().weights_from(moved, None)
+
+
+@defect("M1.4", "M1.5")
+class mask_multiplies_scores(Formulas):
+    """Scores are multiplied by the mask, which makes hidden ones 0."""
+
+    def weights_from(self, scores: Var, allowed: Array | None) -> Var:
+        moved = scores if allowed is None else ops.scale(scores, allowed.astype(np.float64))
+        return super().weights_from(moved, None)
+
+
+@defect("M1.3", "M1.4")
+class mask_after_softmax(Formulas):
+    """The mask multiplies the weights, after the softmax."""
+
+    def weights_from(self, scores: Var, allowed: Array | None) -> Var:
+        weights = super().weights_from(scores, None)
+        return weights if allowed is None else ops.where(allowed, weights, 0.0)
+
+
+@defect("M1.4")
+class renormalised_after_softmax(Formulas):
+    """Hidden weights are zeroed after the softmax and the rest divided by their sum, which may be 0."""
+
+    def weights_from(self, scores: Var, allowed: Array | None) -> Var:
+        weights = super().weights_from(scores, None)
+        if allowed is None:
+            return weights
+        kept = np.where(allowed, weights.value, 0.0)
+        total = kept.sum(-1, keepdims=True)
+        p = kept / np.where(_sighted(allowed), total, 1.0)
+        return node(p, (scores,), lambda g: (p * (g - (g * p).sum(-1, keepdims=True)),))
+
+
+@defect("M1.4")
+class maximum_of_hidden_scores_too(Formulas):
+    """The maximum that is subtracted is taken over hidden keys as well, so that visible ones underflow."""
+
+    def weights_from(self, scores: Var, allowed: Array | None) -> Var:
+        if allowed is None:
+            return super().weights_from(scores, None)
+        raised = np.exp(scores.value - scores.value.max(-1, keepdims=True)) * allowed
+        total = raised.sum(-1, keepdims=True)
+        p = raised / np.where(_sighted(allowed), total, 1.0)
+        return node(p, (scores,), lambda g: (p * (g - (g * p).sum(-1, keepdims=True)),))
+
+
+@defect("M1.4", "M1.6")
+class mask_ignored(Formulas):
+    """The mask is accepted and not used."""
+
+    def combine_masks(self, mask: Array | None, causal: Array | None) -> Array | None:
+        return super().combine_masks(None, causal)
+
+
+@defect("M1.4", "M1.6")
+class polarity_flipped(Formulas):
+    """True is taken to mean hidden."""
+
+    def combine_masks(self, mask: Array | None, causal: Array | None) -> Array | None:
+        flipped = None if mask is None else ~np.asarray(mask).astype(bool)
+        return super().combine_masks(flipped, causal)
+
+
+@defect("M1.4")
+class mask_on_queries(Formulas):
+    """Where there are as many queries as keys, the padding mask hides queries instead of keys."""
+
+    def combine_masks(self, mask: Array | None, causal: Array | None) -> Array | None:
+        if mask is not None and mask.ndim > 2 and mask.shape[-2] == 1:
+            mask = mask.swapaxes(-1, -2)
+        return super().combine_masks(mask, causal)
+
+    def weights_from(self, scores: Var, allowed: Array | None) -> Var:
+        fits = allowed is None or scores.shape == np.broadcast_shapes(scores.shape, allowed.shape)
+        return super().weights_from(scores, allowed if fits else None)
+
+
+@defect("M1.4")
+class integer_mask_ignored(Formulas):
+    """A mask that is not boolean is passed over."""
+
+    def combine_masks(self, mask: Array | None, causal: Array | None) -> Array | None:
+        return super().combine_masks(None if mask is None or mask.dtype != bool else mask, causal)
+
+
+@defect("M1.4a")
+class nan_through_zero_weight(Formulas):
+    """A weight of zero is multiplied with a hidden NaN or infinity, which gives NaN."""
+
+    def mix(self, weights: Var, v: Var) -> Var:
+        return ops.matmul(weights, v)
+
+
+@defect("M1.4b")
+class pad_starts_late(Formulas):
+    """The first padded position still counts as real."""
+
+    def length_mask(self, lengths: Array, size: int) -> Array:
+        return super().length_mask(np.asarray(lengths) + 1, size)
+
+
+@defect("M1.4b")
+class length_mask_inverted(Formulas):
+    """True marks padding."""
+
+    def length_mask(self, lengths: Array, size: int) -> Array:
+        return ~super().length_mask(lengths, size)
+
+
+@defect("M1.4b")
+class length_of_the_longest_row(Formulas):
+    """Every row gets the length of the longest."""
+
+    def length_mask(self, lengths: Array, size: int) -> Array:
+        return super().length_mask(np.full_like(lengths, np.max(lengths)), size)
+
+
+@defect("M1.4c")
+class pad_id_hardcoded(Formulas):
+    """Padding is taken to be id 0."""
+
+    def padding_mask(self, ids: Array, pad_id: int) -> Array:
+        return super().padding_mask(ids, 0)
+
+
+@defect("M1.4c")
+class padding_mask_inverted(Formulas):
+    """True marks padding."""
+
+    def padding_mask(self, ids: Array, pad_id: int) -> Array:
+        return ~super().padding_mask(ids, pad_id)
+
+
+@defect("M1.4c")
+class pads_counted_as_a_tail(Formulas):
+    """Pads are counted and hidden at the end of the row, wherever they stand."""
+
+    def padding_mask(self, ids: Array, pad_id: int) -> Array:
+        return self.length_mask((ids != pad_id).sum(-1), ids.shape[1])
+
+
+@defect("M1.5", "M1.5a")
+class causal_off_by_one(Formulas):
+    """Each query also sees the next key."""
+
+    def causal_allowed(self, T: int, S: int) -> Array:
+        return np.asarray(np.arange(S)[None, :] <= np.arange(T)[:, None] + (S - T) + 1)
+
+
+@defect("M1.5", "M1.5a")
+class causal_excludes_diagonal(Formulas):
+    """A query does not see its own position."""
+
+    def causal_allowed(self, T: int, S: int) -> Array:
+        return np.asarray(np.arange(S)[None, :] < np.arange(T)[:, None] + (S - T))
+
+
+@defect("M1.5", "M1.5a")
+class causal_transposed(Formulas):
+    """The triangle is upper: each query sees itself and the future."""
+
+    def causal_allowed(self, T: int, S: int) -> Array:
+        return np.asarray(np.arange(S)[None, :] >= np.arange(T)[:, None] + (S - T))
+
+
+@defect("M1.5", "M1.5a")
+class causal_top_left_when_T_ne_S(Formulas):
+    """The triangle starts at the first key, so that a cached step sees only that."""
+
+    def causal_allowed(self, T: int, S: int) -> Array:
+        return np.asarray(np.arange(S)[None, :] <= np.arange(T)[:, None])
+
+
+@defect("M1.5")
+class causal_ignored(Formulas):
+    """`causal` is accepted and not used."""
+
+    def combine_masks(self, mask: Array | None, causal: Array | None) -> Array | None:
+        return super().combine_masks(mask, None)
+
+
+@defect("M1.5")
+class future_values_leak(Formulas):
+    """A trace of the mean of all values is added, those of the future included."""
+
+    def mix(self, weights: Var, v: Var) -> Var:
+        mean = Var(np.full((*v.shape[:-2], weights.shape[-2], v.shape[-2]), 1e-4 / v.shape[-2]))
+        return ops.add(super().mix(weights, v), ops.matmul(mean, v))
+
+
+@defect("M1.5a")
+class causal_mask_kept_by_queries(ReferenceImplementation):
+    """The causal mask is kept by the number of queries and returned whatever the number of keys."""
+
+    def causal_mask(self, T: int, S: int) -> Array:
+        if not hasattr(self, "_kept"):
+            self._kept: dict[int, Array] = {}
+        return self._kept.setdefault(T, super().causal_mask(T, S))
+
+
+@defect("M1.6")
+class combined_by_or(Formulas):
+    """A key is visible where either mask allows it."""
+
+    def combine_masks(self, mask: Array | None, causal: Array | None) -> Array | None:
+        if mask is None or causal is None:
+            return super().combine_masks(mask, causal)
+        return np.asarray(mask.astype(bool) | causal)
+
+
+@defect("M1.6")
+class causal_replaces_the_mask(Formulas):
+    """With causal attention the mask is passed over."""
+
+    def combine_masks(self, mask: Array | None, causal: Array | None) -> Array | None:
+        return super().combine_masks(mask if causal is None else None, causal)
+
+
+@defect("M1.6")
+class additive_masks_by_max(Formulas):
+    """Masks of 0 and minus infinity are combined by their maximum instead of their minimum."""
+
+    def combine_masks(self, mask: Array | None, causal: Array | None) -> Array | None:
+        if mask is None or causal is None:
+            return super().combine_masks(mask, causal)
+        added = [np.where(m.astype(bool), 0.0, -np.inf) for m in (mask, causal)]
+        return np.asarray(np.maximum(*added) == 0)
+
+
+@defect("M1.6")
+class batch_mask_on_wrong_axis(Formulas):
+    """The mask of the batch lands on the axis after it where both have one length."""
+
+    def attention(
+        self, q: Var, k: Var, v: Var, mask: Array | None = None, causal: bool = False
+    ) -> dict[str, Var]:
+        fits = mask is not None and mask.ndim == q.ndim and q.shape[0] == q.shape[1] and mask.shape[1] == 1
+        return super().attention(q, k, v, mask.swapaxes(0, 1) if mask is not None and fits else mask, causal)
+
+
+@defect("M1.6")
+class stale_mask_cache(Formulas):
+    """The combined mask is kept by shape and used for the next call of that shape."""
+
+    def combine_masks(self, mask: Array | None, causal: Array | None) -> Array | None:
+        if not hasattr(self, "_kept"):
+            self._kept: dict[object, Array | None] = {}
+        key = tuple(None if m is None else m.shape for m in (mask, causal))
+        return self._kept.setdefault(key, super().combine_masks(mask, causal))
+
+
+@defect("M1.6")
+class mask_over_heads_repeated(Formulas):
+    """A mask with a head axis is reduced to its first head."""
+
+    def combine_masks(self, mask: Array | None, causal: Array | None) -> Array | None:
+        if mask is not None and mask.ndim == 4:
+            mask = mask[:, :1]
+        return super().combine_masks(mask, causal)
+
+
+@defect("M1.11", "M1.11a")
+class nan_on_blind_row(Formulas):
+    """A query that sees nothing divides zero by zero."""
+
+    def weights_from(self, scores: Var, allowed: Array | None) -> Var:
+        weights = super().weights_from(scores, allowed)
+        return weights if allowed is None else ops.scale(weights, _nan_where_blind(allowed))
+
+
+@defect("M1.11")
+class mean_of_v_on_blind_row(Formulas):
+    """With a finite fill a query that sees nothing gets the mean of the hidden values."""
+
+    def weights_from(self, scores: Var, allowed: Array | None) -> Var:
+        if allowed is None:
+            return super().weights_from(scores, None)
+        return super().weights_from(ops.where(allowed, scores, -1e9), None)
+
+
+@defect("M1.11")
+class blind_row_sees_everything(Formulas):
+    """With a large number subtracted from all scores, a query that sees nothing attends as if unmasked."""
+
+    def weights_from(self, scores: Var, allowed: Array | None) -> Var:
+        if allowed is not None:
+            allowed = allowed | ~allowed.any(-1, keepdims=True)
+        return super().weights_from(scores, allowed)
+
+
+@defect("M1.11a")
+class nan_gradient_on_blind_row(Formulas):
+    """The NaN of a blind row is replaced after the softmax, and comes back in the gradient."""
+
+    def weights_from(self, scores: Var, allowed: Array | None) -> Var:
+        if allowed is None:
+            return super().weights_from(scores, None)
+        spoiled = _nan_where_blind(allowed)
+        return super().weights_from(node(scores.value, (scores,), lambda g: (g * spoiled,)), allowed)
+
+
+def _nan_where_blind(allowed: Array) -> Array:
+    return np.where(_sighted(allowed), 1.0, np.nan)
+
+
+def _sighted(allowed: Array) -> Array:
+    """Queries that see a key, (..., T, 1)."""
+    return np.asarray(allowed.any(-1, keepdims=True))

@@ -1,0 +1,115 @@
+"""M1: work, laws of order, batch and linearity, refusals, hygiene."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+from attest.boundary import Subject
+from attest.checks.arrays import expect, expect_close, expect_refused, expect_refused_by_name, expect_shape
+from attest.checks.side_effects import expect_no_trace, python_work
+from attest.contract import Config
+from attest.judging.cases import seeds
+from attest.judging.evidence import note_case
+from attest.judging.property import given, verifies
+from attest.milestones.m01_attention.cases.attention import AttentionCase, attention_cases
+from attest.milestones.m01_attention.cases.misfits import misfits
+from attest.outcomes import Expected
+
+MIXING = ("unit", "saturated", "offset")
+
+
+@verifies("M1.7")
+def no_python_loop(impl: Subject) -> None:
+    """The interpreter does the same work whatever the sizes."""
+    small, large = (
+        AttentionCase(B=b, T=t, S=t, d_k=4, d_v=4, mask="keys", dtype=impl.dtypes[0])
+        for b, t in ((2, 6), (16, 48))
+    )
+    note_case(f"{small} against {large}", "bytecodes")
+    few, many = (python_work(small.built(impl), case.inputs) for case in (small, large))
+    sizes = f"{many} bytecodes at (B, T, S) = (16, 48, 48) and {few} at (2, 6, 6)"
+    expect(many <= 1.5 * few, f"{sizes}, should be at most 1.5 times as many")
+
+
+@verifies("M1.12")
+@given(case=attention_cases(masks=("none", "pairs"), causal=False), order=seeds())
+def order_laws_hold(impl: Subject, case: AttentionCase, order: int) -> None:
+    """Keys and values may be permuted together, queries with the output."""
+    rng = np.random.default_rng(order)
+    keys, queries = rng.permutation(case.S), rng.permutation(case.T)
+    moved = {
+        "q": case.inputs["q"][..., queries, :],
+        **{n: case.inputs[n][..., keys, :] for n in "kv"},
+        **({"mask": case.allowed[..., queries, :][..., keys]} if case.mask == "pairs" else {}),
+    }
+    component, bound = case.built(impl), case.expected["output"].bound
+    before = component(**case.inputs)["output"].astype(np.float64)
+    expect_shape(before, (*bound.shape[:-1], case.d_v), "output")
+    wanted = Expected(before[..., queries, :], bound[..., queries, :])
+    what = "output after a permutation"
+    expect_close(component(**moved)["output"], wanted, what, factor=2 * component.widening)
+
+
+@verifies("M1.12")
+@given(case=attention_cases(causal=False, kinds=MIXING))
+def the_output_is_linear_in_the_values(impl: Subject, case: AttentionCase) -> None:
+    """f(v + w) = f(v) + f(w)."""
+    component, v = case.built(impl), case.inputs["v"]
+    w = case.draw(case.rng(5), *v.shape)
+    parts = [case.with_inputs(v=x) for x in (v, w, v + w)]
+    seen = [component(**inputs)["output"].astype(np.float64) for inputs in parts]
+    bound = sum(case.expected_for(inputs)["output"].bound for inputs in parts)
+    what = "output for the sum of two values"
+    expect_close(seen[2], Expected(seen[0] + seen[1], np.asarray(bound)), what, factor=component.widening)
+
+
+@verifies("M1.12")
+@given(case=attention_cases(causal=False, kinds=MIXING))
+def the_output_lies_among_the_visible_values(impl: Subject, case: AttentionCase) -> None:
+    """Feature by feature between the smallest and the largest value the query sees."""
+    component, wanted = case.built(impl), case.expected["output"]
+    seen = component(**case.inputs)["output"]
+    expect_shape(seen, wanted.value.shape, "output")
+    room = 2 * component.widening * wanted.bound
+    around = np.where(case.visible[..., None], case.inputs["v"][..., None, :, :], np.nan).astype(np.float64)
+    inside = (seen >= np.nanmin(around, -2) - room) & (seen <= np.nanmax(around, -2) + room)
+    expect(bool(np.all(inside)), "an output lies outside the visible values")
+
+
+@verifies("M1.12")
+@given(case=attention_cases(causal=False, kinds=MIXING, masks=("none", "keys", "pairs")))
+def rows_of_a_batch_are_independent(impl: Subject, case: AttentionCase) -> None:
+    """A row alone equals the row in a batch."""
+    component, bound = case.built(impl), case.expected["output"].bound
+    seen = component(**case.inputs)["output"].astype(np.float64)
+    for b in range(case.B):
+        alone = component(**{n: x[b : b + 1] for n, x in case.inputs.items()})["output"]
+        wanted = Expected(seen[b : b + 1], bound[b : b + 1])
+        expect_close(alone, wanted, f"row {b} alone", factor=2 * component.widening)
+
+
+@verifies("M1.14")
+def misfits_are_refused(impl: Subject) -> None:
+    """An exception, never a silent broadcast."""
+    component = impl.build("attention", Config(dtype=impl.dtypes[0]))
+    for what, (_, inputs) in misfits(impl.dtypes[0]).items():
+        note_case(what, "refusal")
+        expect_refused(partial(component.component, **inputs), what)
+
+
+@verifies("M1.14a")
+def refusals_name_the_argument(impl: Subject) -> None:
+    """A ValueError whose message names what does not fit."""
+    component = impl.build("attention", Config(dtype=impl.dtypes[0]))
+    for what, (name, inputs) in misfits(impl.dtypes[0]).items():
+        note_case(what, "refusal")
+        expect_refused_by_name(partial(component.component, **inputs), what, name)
+
+
+@verifies("M1.15", effort=0.5)
+@given(case=attention_cases())
+def a_call_leaves_no_trace(impl: Subject, case: AttentionCase) -> None:
+    """Inputs, memory, random state and flags are as before."""
+    expect_no_trace(case.built(impl), case.inputs)

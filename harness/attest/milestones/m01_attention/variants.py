@@ -1,0 +1,255 @@
+"""Correct attention in unusual clothes: every criterion of M1 and M2 must let these live.
+
+Shapes: q (..., T, d), k and v (..., S, d).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from attest.contract import Config
+from attest.judging.catalogue import variant
+from attest.milestones.m01_attention.defects.masks import Filled
+from attest.reference import ops
+from attest.reference.component import ReferenceComponent
+from attest.reference.formulas import Formulas
+from attest.reference.implementation import ReferenceImplementation
+from attest.reference.scope import Scope
+from attest.reference.tape import Array, Var, detach, node
+
+
+@variant("M1", "M2")
+class fill_minus_1e9_then_zeroed(Filled):
+    """Hidden scores become -1e9, and rows that see no key are zeroed afterwards."""
+
+    fill = -1e9
+
+
+@variant("M1", "M2")
+class fill_minus_infinity_then_zeroed(Formulas):
+    """Hidden scores become minus infinity, and the rows that see no key are zeroed, backwards too."""
+
+    def weights_from(self, scores: Var, allowed: Array | None) -> Var:
+        if allowed is None:
+            return super().weights_from(scores, None)
+        raised = np.where(allowed, scores.value, -np.inf)
+        raised = np.exp(raised - raised.max(-1, keepdims=True))
+        p = np.nan_to_num(raised / raised.sum(-1, keepdims=True))
+        return node(p, (scores,), lambda g: (p * (g - (g * p).sum(-1, keepdims=True)),))
+
+
+@variant("M1", "M2")
+class lowest_number_added(Formulas):
+    """The most negative float32 is added to hidden scores, and hidden weights are set to zero."""
+
+    def weights_from(self, scores: Var, allowed: Array | None) -> Var:
+        if allowed is None:
+            return super().weights_from(scores, None)
+        lowest = float(np.finfo(np.float32).min)
+        shifted = ops.add(ops.where(allowed, scores, 0.0), np.where(allowed, 0.0, lowest))
+        return ops.where(np.asarray(allowed), super().weights_from(shifted, None), 0.0)
+
+
+@variant("M1", "M2")
+class mask_by_where(Formulas):
+    """The exponentials, not the scores, are selected by the mask."""
+
+    def weights_from(self, scores: Var, allowed: Array | None) -> Var:
+        seen = np.ones(scores.shape, bool) if allowed is None else np.broadcast_to(allowed, scores.shape)
+        top = np.max(scores.value, axis=-1, keepdims=True, where=seen, initial=-1e300)
+        raised = np.where(seen, np.exp(np.where(seen, scores.value - top, 0.0)), 0.0)
+        total = raised.sum(-1, keepdims=True)
+        p = np.divide(raised, total, out=np.zeros_like(raised), where=total > 0)
+        return node(p, (scores,), lambda g: (p * (g - (g * p).sum(-1, keepdims=True)),))
+
+
+@variant("M1", "M2")
+class by_einsum(Formulas):
+    """Products are written as einsum; gradients too."""
+
+    def scores(self, q: Var, k: Var) -> Var:
+        value = np.einsum("...td,...sd->...ts", q.value, k.value)
+        return node(
+            value,
+            (q, k),
+            lambda g: (
+                np.einsum("...ts,...sd->...td", g, k.value),
+                np.einsum("...ts,...td->...sd", g, q.value),
+            ),
+        )
+
+
+@variant("M1", "M2")
+class query_scaled_before_the_product(Formulas):
+    """The factor 1 / sqrt(d_k) is applied to the queries, before the scores."""
+
+    def scores(self, q: Var, k: Var) -> Var:
+        return super().scores(ops.scale(q, q.shape[-1] ** -0.5), k)
+
+    def scale(self, scores: Var, q: Var, k: Var) -> Var:
+        return scores
+
+
+@variant("M1", "M2")
+class constant_added_to_every_score(Formulas):
+    """Every score is raised by 1, which the softmax takes out again."""
+
+    def scale(self, scores: Var, q: Var, k: Var) -> Var:
+        return ops.add(super().scale(scores, q, k), 1.0)
+
+
+@variant("M1", "M2")
+class blocked_softmax(Formulas):
+    """The softmax runs over blocks of 64 keys with a running maximum, as fused kernels do."""
+
+    block = 64
+
+    def weights_from(self, scores: Var, allowed: Array | None) -> Var:
+        x = scores.value if allowed is None else np.where(allowed, scores.value, -np.inf)
+        top = np.full((*x.shape[:-1], 1), -np.inf)
+        total = np.zeros_like(top)
+        for start in range(0, x.shape[-1], self.block):
+            part = x[..., start : start + self.block]
+            higher = np.maximum(top, part.max(-1, keepdims=True))
+            safe = np.where(higher == -np.inf, 0.0, higher)
+            total = total * np.exp(top - safe) + np.exp(part - safe).sum(-1, keepdims=True)
+            top = higher
+        p = np.exp(x - np.where(top == -np.inf, 0.0, top)) / np.where(total == 0, 1.0, total)
+        return node(p, (scores,), lambda g: (p * (g - (g * p).sum(-1, keepdims=True)),))
+
+
+@variant("M1", "M2")
+class float32_all_the_way(Formulas):
+    """Scores, weights and products are rounded to the asked dtype at every step."""
+
+    def _rounded(self, x: Var) -> Var:
+        narrow = x.value.astype(np.float64 if self.config.dtype == "float64" else np.float32)
+        return node(narrow.astype(np.float64), (x,), lambda g: (g,))
+
+    def scores(self, q: Var, k: Var) -> Var:
+        return self._rounded(super().scores(q, k))
+
+    def scale(self, scores: Var, q: Var, k: Var) -> Var:
+        return self._rounded(super().scale(scores, q, k))
+
+    def weights_from(self, scores: Var, allowed: Array | None) -> Var:
+        return self._rounded(super().weights_from(scores, allowed))
+
+    def linear(self, x: Var, p: Scope, name: str) -> Var:
+        return self._rounded(super().linear(x, p, name))
+
+
+@variant("M1", "M2")
+class float64_inside(ReferenceComponent):
+    """Computes in float64 and offers float32 only."""
+
+    def on_tape(self, given: Mapping[str, Any], gradient: bool = False) -> dict[str, Any]:
+        wide = {n: x.astype(np.float64) if x.dtype.kind == "f" else x for n, x in given.items()}
+        return super().on_tape(wide, gradient)
+
+
+@variant("M1", "M2")
+class without_weights(ReferenceComponent):
+    """Returns the output only."""
+
+    def release(self, outputs: Mapping[str, Var]) -> dict[str, Array]:
+        return {n: x for n, x in super().release(outputs).items() if n != "weights"}
+
+
+@variant("M1", "M2")
+class without_biases(ReferenceImplementation):
+    """Has no biases: a config that asks for them is answered with NotImplementedError."""
+
+    def build(self, operation: str, config: Config, kind: Any = None) -> Any:
+        if config.bias and operation in ("qkv_projection", "multi_head_attention"):
+            raise NotImplementedError("only bias=False is offered")
+        return super().build(operation, config, kind)
+
+
+@variant("M1", "M2")
+class read_only_results(ReferenceComponent):
+    """Results cannot be written to."""
+
+    def release(self, outputs: Mapping[str, Var]) -> dict[str, Array]:
+        results = super().release(outputs)
+        for array in results.values():
+            array.flags.writeable = False
+        return results
+
+
+@variant("M1", "M2")
+class transposed_results(ReferenceComponent):
+    """Results are views of arrays that are stored with their last two axes exchanged."""
+
+    def release(self, outputs: Mapping[str, Var]) -> dict[str, Array]:
+        return {n: _turned(x) if x.ndim > 1 else x for n, x in super().release(outputs).items()}
+
+
+def _turned(x: Array) -> Array:
+    return np.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2)
+
+
+@variant("M1", "M2")
+class transposed_storage(ReferenceComponent):
+    """Weights are held as (in, out) and transposed on the way in and out."""
+
+    def load(self, parameters: Any) -> None:
+        super().load(parameters)
+        self._turned = {n: np.ascontiguousarray(x.T) for n, x in self.values.items()}
+        self._values = {n: x.T for n, x in self._turned.items()}
+
+
+@variant("M2")
+class fused_projections(Formulas):
+    """One product with W_Q, W_K and W_V stacked, cut into three."""
+
+    def qkv_projection(self, x: Var, p: Scope) -> dict[str, Var]:
+        D = x.shape[-1]
+        joined = self._fused(x, p)
+        return {n: ops.columns(joined, i * D, (i + 1) * D) for i, n in enumerate("qkv")}
+
+    def _fused(self, x: Var, p: Scope) -> Var:
+        names = ("query", "key", "value")
+        weight = ops.concat([p[f"{n}.weight"] for n in names], axis=0)
+        biases = [b for b in (p.get(f"{n}.bias") for n in names) if b is not None]
+        y = ops.matmul(x, ops.swap(weight))
+        return ops.add(y, ops.concat(biases)) if biases else y
+
+    def keys_and_values(self, x: Var, p: Scope) -> tuple[Var, Var]:
+        D, H = x.shape[-1], self.config.num_heads
+        joined = self._fused(x, p)
+        return self.split(ops.columns(joined, D, 2 * D), H), self.split(ops.columns(joined, 2 * D, 3 * D), H)
+
+
+@variant("M1", "M2")
+class masks_of_integers_refused(ReferenceComponent):
+    """A mask that is not boolean is refused."""
+
+    def accept(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        mask = inputs.get("mask")
+        if mask is not None and np.asarray(mask).dtype != np.bool_:
+            raise ValueError(f"mask has dtype {np.asarray(mask).dtype}; give booleans")
+        return super().accept(inputs)
+
+
+@variant("M1")
+class a_plain_function_for_attention(ReferenceImplementation):
+    """Attention is a function without gradients, modes or parameters."""
+
+    def attention(self, config: Config) -> Any:
+        component = super().attention(config)
+        return lambda **inputs: component(**inputs)
+
+
+@variant("M1", "M2")
+class gradient_through_the_output_alone(Formulas):
+    """The weights returned are a copy that carries no gradient."""
+
+    def attention(
+        self, q: Var, k: Var, v: Var, mask: Array | None = None, causal: bool = False
+    ) -> dict[str, Var]:
+        found = super().attention(q, k, v, mask, causal)
+        return {**found, "weights": detach(found["weights"])}

@@ -1,0 +1,284 @@
+"""Cases of multi-head attention.
+
+Shapes: query (B, T, D), key_value (B, S, D), D = H * d. Head i owns rows i*d to (i+1)*d of W_Q, W_K and W_V.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from hypothesis import strategies as st
+
+from attest.boundary import Boundary, Subject
+from attest.contract import Array, Config
+from attest.judging.cases import Case, dtypes, regimes, seeds
+from attest.outcomes import Expected
+from attest.reference.oracle import bounded_gradients, expected, random_parameters
+
+OPERATION = "multi_head_attention"
+MASKS = ("none", "keys", "pairs", "shared", "one")
+HIDING = ("keys", "pairs", "shared", "one")
+ALIKE = ("", "", "B=H", "T=S", "B=T", "T=H")
+LAYOUTS = ("transposed", "batch last", "strided", "reversed", "expanded", "one array")
+UNEVEN = ((16, 3), (10, 4), (8, 16), (7, 2))  # d_model, num_heads
+FIXED = ((2, 4, True), (3, 4, False))  # heads, their width, biases: what a shape policy keeps
+
+
+@dataclass(frozen=True, kw_only=True)
+class MultiHeadCase(Case):
+    """`mask`: none, keys (B, 1, S), pairs (B, T, S), shared (T, S), one (1, T, S), causal (T, S).
+
+    `own`: the keys and values come from the query's own sequence, so S is T.
+    """
+
+    kind: ClassVar[str] = "heads"
+    lengths: ClassVar[tuple[str, ...]] = ("B", "T", "S")
+
+    B: int = 1
+    H: int = 1
+    T: int = 1
+    S: int = 1
+    d: int = 1
+    bias: bool = True
+    mask: str = "none"
+    own: bool = False
+
+    def fitted(self, subject: Subject) -> Self:
+        case = super().fitted(subject)
+        if subject.policy.one_config:
+            H, d, bias = FIXED[case.seed % len(FIXED)]
+            case = case.but(H=H, d=d, bias=bias)
+        if case.own and case.S != case.T:
+            case = case.but(S=case.T)
+        case = case.offered(subject)
+        always = subject.policy.always_mask and case.mask == "none"
+        return case.but(mask="all") if always else case
+
+    def offered(self, subject: Subject) -> Self:
+        """With or without biases, as the implementation has them."""
+        return self if subject.can_build(OPERATION, self.config) else self.but(bias=not self.bias)
+
+    @property
+    def D(self) -> int:  # noqa: N802
+        """Width of the model."""
+        return self.H * self.d
+
+    @property
+    def config(self) -> Config:
+        return Config(d_model=self.D, num_heads=self.H, bias=self.bias, dropout=0.0, dtype=self.dtype)
+
+    @property
+    def regimes(self) -> tuple[str, ...]:
+        alike = [f"{a}={b}" for a, b in (("T", "S"), ("B", "T"), ("B", "H"), ("T", "H")) if self._equal(a, b)]
+        return (*super().regimes, f"mask {self.mask}", "self" if self.own else "cross", *alike)
+
+    def _equal(self, a: str, b: str) -> bool:
+        return bool(getattr(self, a) == getattr(self, b) > 1)
+
+    @cached_property
+    def parameters(self) -> dict[str, Array]:
+        return random_parameters(OPERATION, self.config, self.rng(1), regime=self.regime)
+
+    @cached_property
+    def inputs(self) -> dict[str, Any]:
+        """query, key_value and, where the case has one, mask."""
+        rng = self.rng()
+        query = self.draw(rng, self.B, self.T, self.D)
+        key_value = query.copy() if self.own else self.draw(rng, self.B, self.S, self.D)
+        made = {"query": query, "key_value": key_value}
+        return made if self.mask == "none" else {**made, "mask": self.allowed}
+
+    @cached_property
+    def allowed(self) -> Array:
+        """The mask as it is passed; every query sees at least one key."""
+        forms = {
+            "keys": (self.B, 1, self.S),
+            "pairs": (self.B, self.T, self.S),
+            "shared": (self.T, self.S),
+            "one": (1, self.T, self.S),
+        }
+        if self.mask == "causal":
+            return np.asarray(np.arange(self.S) <= np.arange(self.T)[:, None] + max(0, self.S - self.T))
+        if self.mask not in forms:
+            return np.ones((self.B, 1, self.S), bool)
+        mask = self.rng(2).random(forms[self.mask]) < 0.6
+        mask[..., 0] = True
+        return mask
+
+    @property
+    def visible(self) -> Array:
+        """What each query sees, (B, T, S)."""
+        return np.broadcast_to(self.allowed, (self.B, self.T, self.S))
+
+    def built(self, subject: Subject, parameters: dict[str, Array] | None = None) -> Boundary:
+        """The component with this case's weights, or others, loaded."""
+        component = subject.build(OPERATION, self.config)
+        component.load(self.parameters if parameters is None else parameters)
+        return component
+
+    @cached_property
+    def expected(self) -> dict[str, Expected]:
+        """Output and weights of the reference."""
+        return self.expected_for()
+
+    def expected_for(
+        self, inputs: dict[str, Any] | None = None, parameters: dict[str, Array] | None = None
+    ) -> dict[str, Expected]:
+        """The reference for other inputs or other weights of this case."""
+        return expected(
+            OPERATION,
+            self.config,
+            self.parameters if parameters is None else parameters,
+            self.inputs if inputs is None else inputs,
+        )
+
+    def literal(self, tolerance: float) -> float:
+        """A tolerance of the acceptance criteria; in half precision, which cannot meet it, the bound."""
+        exact = self.dtype in ("float32", "float64")
+        return tolerance if exact else float(np.max(self.expected["output"].bound))
+
+    def gradients_for(self, inputs: dict[str, Any]) -> dict[str, Expected]:
+        """Gradients of the reference, by input and parameter."""
+        return bounded_gradients(OPERATION, self.config, self.parameters, inputs, self.cotangents())
+
+    def cotangents(self) -> dict[str, Array]:
+        """Random cotangents of the output."""
+        return {"output": self.draw(self.rng(3), self.B, self.T, self.D, regime="unit")}
+
+    def with_inputs(self, **changes: Any) -> dict[str, Any]:
+        """The inputs with some arrays replaced."""
+        return {**self.inputs, **changes}
+
+    def spoiled(self, junk: float) -> tuple[dict[str, Any], Array]:
+        """Junk in about half of the keys, and which queries (B, T) see none of those."""
+        key_value = self.inputs["key_value"].copy()
+        chosen = self.rng(4).random((self.B, self.S)) < 0.5
+        key_value[chosen] = self.in_range(junk)
+        return self.with_inputs(key_value=key_value), np.asarray(~(self.visible & chosen[:, None, :]).any(-1))
+
+    def blinded(self) -> tuple[dict[str, Any], Array]:
+        """A row of the batch without any key, one blind query in the others, and which they are (B, T)."""
+        mask = self.visible.copy()
+        mask[0] = False
+        mask[:, self.T // 2] = False
+        return self.with_inputs(mask=mask), np.asarray(~mask.any(-1))
+
+    def row(self, b: int, copies: int = 1) -> dict[str, Any]:
+        """One row of the batch alone, or a batch of copies of it."""
+        rows = [b] * copies
+        alone = {name: self.inputs[name][rows] for name in ("query", "key_value")}
+        if self.mask == "none":
+            return alone
+        mask = self.allowed
+        return {**alone, "mask": mask[rows] if mask.ndim == 3 and len(mask) == self.B else mask}
+
+    def head(self, i: int) -> slice:
+        """The features of head i."""
+        return slice(i * self.d, (i + 1) * self.d)
+
+    def plain_maps(self) -> dict[str, Array]:
+        """The identity for W_Q, W_K and W_V without biases; the output map stays random."""
+        one = np.eye(self.D, dtype=self.parameters["query.weight"].dtype)
+        maps = {f"{name}.weight": one for name in ("query", "key", "value")}
+        maps |= {f"{n}.bias": np.zeros_like(one[0]) for n in ("query", "key", "value") if self.bias}
+        return {**self.parameters, **maps}
+
+    def without_head(self, i: int, parameters: dict[str, Array]) -> dict[str, Array]:
+        """The same weights with the values of one head made zero."""
+        changed = {n: x.copy() for n, x in parameters.items() if n.startswith("value.")}
+        for x in changed.values():
+            x[self.head(i)] = 0.0
+        return {**parameters, **changed}
+
+    def open_heads(self, parameters: dict[str, Array]) -> dict[str, Array]:
+        """The same weights with the identity as output map, so that the output shows each head's part."""
+        one = np.eye(self.D, dtype=parameters["output.weight"].dtype)
+        bias = {"output.bias": np.zeros_like(one[0])} if self.bias else {}
+        return {**parameters, "output.weight": one, **bias}
+
+    def moving_head(self, i: int) -> dict[str, Array]:
+        """The weights with the query map of one head changed at random."""
+        weight = self.parameters["query.weight"].copy()
+        weight[self.head(i)] += self.draw(self.rng(5), self.d, self.D, regime="unit")
+        return {**self.parameters, "query.weight": weight}
+
+    def stored(self, value: Array) -> Array:
+        """A loaded value as held in this dtype; bfloat16 is the upper half of a float32."""
+        if self.dtype == "float16":
+            return value.astype(np.float16).astype(np.float32)
+        if self.dtype != "bfloat16":
+            return value
+        bits = value.astype(np.float32).view(np.uint32).astype(np.uint64)
+        rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16 << 16
+        return rounded.astype(np.uint32).view(np.float32)
+
+    def sharpest(self, subject: Subject) -> Self:
+        """This case in the most exact dtype on offer."""
+        return self.but(dtype=subject.sharpest)
+
+
+def laid_out(case: MultiHeadCase, layout: str) -> dict[str, Any]:
+    """The inputs in another memory layout; expanded ones repeat the first row of the batch."""
+    if layout == "one array":
+        return {**case.inputs, "key_value": case.inputs["query"]} if case.own else dict(case.inputs)
+    return {name: _laid_out(x, layout) for name, x in case.inputs.items()}
+
+
+def _laid_out(x: Array, layout: str) -> Array:
+    if layout == "transposed":
+        return np.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2)
+    if layout == "batch last":
+        return np.ascontiguousarray(np.moveaxis(x, 0, -1)).transpose(x.ndim - 1, *range(x.ndim - 1))
+    if layout == "strided":
+        wide = np.repeat(np.repeat(x, 2, -1), 2, 0)
+        wide[1::2], wide[..., 1::2] = wide[1::2] == 0, wide[..., 1::2] == 0  # other numbers in between
+        return wide[::2, ..., ::2]
+    if layout == "reversed":
+        return np.ascontiguousarray(x[..., ::-1])[..., ::-1]
+    return np.broadcast_to(x[:1], x.shape)
+
+
+def uneven_configs(subject: Subject) -> dict[str, Config]:
+    """What is wrong: configs whose heads do not divide the width, otherwise like one that is on offer."""
+    right = MultiHeadCase(H=2, d=4, dtype=subject.dtypes[0]).fitted(subject).config
+    return {f"d_model={w} with num_heads={h}": right.but(d_model=w, num_heads=h) for w, h in UNEVEN}
+
+
+@st.composite
+def multi_head_cases(
+    draw: st.DrawFn,
+    *,
+    masks: tuple[str, ...] = MASKS,
+    own: bool | None = None,
+    min_heads: int = 1,
+    min_batch: int = 1,
+    min_keys: int = 1,
+    min_width: int = 1,
+    max_length: int = 7,
+    kinds: tuple[str, ...] | None = None,
+    equal: tuple[str, ...] = ALIKE,
+) -> MultiHeadCase:
+    """Small cases; every size may be 1, and some are made equal on purpose."""
+    alike = draw(st.sampled_from(equal))
+    H = draw(st.integers(min_heads, 4))
+    B = H if alike == "B=H" and min_batch <= H else draw(st.integers(min_batch, 4))
+    T = {"B=T": B, "T=H": H}.get(alike) or draw(st.integers(1, max_length))
+    is_own = draw(st.booleans()) if own is None else own
+    S = T if is_own or alike == "T=S" else draw(st.integers(min_keys, max_length))
+    d = draw(st.integers(1, 6))
+    return MultiHeadCase(
+        B=B,
+        H=H,
+        T=max(T, min_keys) if is_own else T,
+        S=max(S, min_keys),
+        d=max(d, -(-min_width // H)),
+        bias=draw(st.booleans()),
+        mask=draw(st.sampled_from(masks)),
+        own=is_own,
+        regime=draw(regimes() if kinds is None else st.sampled_from(kinds)),
+        dtype=draw(dtypes()),
+        seed=draw(seeds()),
+    )

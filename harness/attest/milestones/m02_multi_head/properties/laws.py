@@ -1,0 +1,119 @@
+"""M2: masks over heads, laws of order and batch, memory layout, hygiene, queries that see nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
+
+from attest.boundary import Subject
+from attest.checks.arrays import expect_close, expect_same_bits, expect_shape, expect_zero
+from attest.checks.side_effects import expect_no_trace
+from attest.judging.cases import seeds
+from attest.judging.property import given, verifies
+from attest.milestones.m02_multi_head.cases.multi_head import (
+    HIDING,
+    LAYOUTS,
+    MultiHeadCase,
+    laid_out,
+    multi_head_cases,
+)
+from attest.outcomes import Expected
+
+
+@verifies("M2.8")
+@given(case=multi_head_cases(masks=HIDING, min_heads=2, min_keys=2), junk=st.sampled_from((1e6, 1e3, 1.0)))
+def a_mask_reaches_every_head(impl: Subject, case: MultiHeadCase, junk: float) -> None:
+    """Queries that do not see a key are unmoved by what is in it, whatever the head."""
+    component = case.built(impl)
+    spoiled, blind = case.spoiled(junk)
+    before, after = component(**case.inputs), component(**spoiled)
+    expect_shape(before["output"], (case.B, case.T, case.D), "output")
+    what = "output of the queries that do not see the junk"
+    expect_same_bits(after["output"][blind], before["output"][blind], what)
+    if "weights" in before:
+        expect_shape(before["weights"], (case.B, case.H, case.T, case.S), "weights")
+        hidden = ~np.repeat(case.visible[:, None], case.H, 1)
+        expect_zero(before["weights"][hidden], "the weight of a hidden key")
+
+
+@verifies("M2.8")
+@given(case=multi_head_cases(masks=("keys", "pairs"), min_heads=2, min_batch=2, min_keys=2, equal=("B=H",)))
+def a_mask_stays_in_its_row(impl: Subject, case: MultiHeadCase) -> None:
+    """Where B == H too, each row of the mask acts on its own row of the batch and on all heads."""
+    component, wanted = case.built(impl), case.expected["output"]
+    seen = component(**case.inputs)["output"]
+    expect_close(seen, wanted, "output", factor=component.widening)
+    for b in range(case.B):
+        alone = component(**case.row(b, impl.policy.min_size))["output"][:1]
+        row = Expected(seen[b : b + 1].astype(np.float64), wanted.bound[b : b + 1])
+        expect_close(alone, row, f"row {b} alone", factor=2 * component.widening)
+
+
+@verifies("M2.8")
+@given(case=multi_head_cases(masks=HIDING, min_heads=2, min_keys=2))
+def every_form_of_mask_equals_its_expansion(impl: Subject, case: MultiHeadCase) -> None:
+    """A mask (T, S), (1, T, S) or (B, 1, S) does what it does written out as (B, T, S)."""
+    component, wanted = case.built(impl), case.expected["output"]
+    expanded = component(**case.with_inputs(mask=case.visible.copy()))["output"]
+    expect_close(component(**case.inputs)["output"], wanted, "output", factor=component.widening)
+    expect_close(expanded, wanted, "output for the mask written out", factor=component.widening)
+
+
+@verifies("M2.9")
+@given(case=multi_head_cases(masks=("none",), own=True, min_heads=2), order=seeds())
+def positions_are_interchangeable(impl: Subject, case: MultiHeadCase, order: int) -> None:
+    """Permuting the positions of the input permutes the output."""
+    moved = np.random.default_rng(order).permutation(case.T)
+    component, bound = case.built(impl), case.expected["output"].bound
+    before = component(**case.inputs)["output"].astype(np.float64)
+    expect_shape(before, (case.B, case.T, case.D), "output")
+    x = case.inputs["query"][:, moved]
+    after = component(**case.with_inputs(query=x, key_value=x.copy()))["output"]
+    wanted = Expected(before[:, moved], bound[:, moved])
+    expect_close(after, wanted, "output after a permutation", factor=2 * component.widening)
+
+
+@verifies("M2.9")
+@given(case=multi_head_cases(min_batch=2))
+def rows_of_a_batch_are_independent(impl: Subject, case: MultiHeadCase) -> None:
+    """A row alone equals the row in a batch."""
+    component, bound = case.built(impl), case.expected["output"].bound
+    seen = component(**case.inputs)["output"].astype(np.float64)
+    for b in range(case.B):
+        wanted = Expected(seen[b : b + 1], bound[b : b + 1])
+        alone = component(**case.row(b, impl.policy.min_size))["output"][:1]
+        expect_close(alone, wanted, f"row {b} alone", factor=2 * component.widening)
+
+
+@verifies("M2.10")
+@given(case=multi_head_cases(min_keys=2), layout=st.sampled_from(LAYOUTS))
+def memory_layout_does_not_matter(impl: Subject, case: MultiHeadCase, layout: str) -> None:
+    """Transposed, strided, reversed and expanded arrays give what contiguous copies give."""
+    component = case.built(impl)
+    given_as = laid_out(case, layout)
+    wanted = case.expected_for({name: np.ascontiguousarray(x) for name, x in given_as.items()})["output"]
+    seen = component.as_given(**given_as)["output"]
+    expect_close(seen, wanted, f"output for {layout} inputs", factor=2 * component.widening)
+
+
+@verifies("M2.13", effort=0.5)
+@given(case=multi_head_cases())
+def a_call_leaves_no_trace(impl: Subject, case: MultiHeadCase) -> None:
+    """Inputs, mask, parameters, random state and flags are as before."""
+    expect_no_trace(case.built(impl), case.inputs)
+
+
+@verifies("M2.13a")
+@given(case=multi_head_cases())
+def blind_queries_give_the_output_bias(impl: Subject, case: MultiHeadCase) -> None:
+    """Nothing of the hidden values comes through, and the other rows are as they would be."""
+    component = case.built(impl)
+    inputs, blind = case.blinded()
+    wanted, seen = case.expected_for(inputs), component(**inputs)
+    expect_close(seen["output"], wanted["output"], "output", factor=2 * component.widening)
+    bias = case.parameters.get("output.bias", np.zeros(case.D, seen["output"].dtype))
+    rows = seen["output"][blind]
+    expect_same_bits(rows, np.broadcast_to(case.stored(bias), rows.shape), "the output of a blind query")
+    if "weights" in seen:
+        expect_shape(seen["weights"], (case.B, case.H, case.T, case.S), "weights")
+        expect_zero(np.moveaxis(seen["weights"], 1, 2)[blind], "a weight of a query that sees nothing")

@@ -1,0 +1,189 @@
+"""Cases of token lookup, positions and both together. Shapes: ids (B, T), table (V, D), x (B, T, D)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from hypothesis import strategies as st
+
+from attest.boundary import Subject
+from attest.contract import Array, Config, float_dtype
+from attest.judging.cases import Case, dtypes, seeds
+from attest.judging.options import first_offered
+from attest.outcomes import Expected
+from attest.reference.oracle import expected
+
+FIXED: dict[str, Any] = {"D": 8, "V": 13, "pad_id": 3, "max_len": 64, "scaled": True}
+FIXED_WIDTHS: tuple[dict[str, Any], ...] = ({"D": 8, "max_len": 512}, {"D": 7, "max_len": 64})  # even, odd
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenCase(Case):
+    """Ids with repetitions and padding, and a table of which every row is filled, the pad row too."""
+
+    kind: ClassVar[str] = "tokens"
+    lengths: ClassVar[tuple[str, ...]] = ("B", "T")
+
+    B: int = 1
+    T: int = 1
+    V: int = 4
+    D: int = 4
+    pad_id: int = 0
+    max_len: int = 16
+    scaled: bool = True
+
+    def fitted(self, subject: Subject) -> Self:
+        case = super().fitted(subject)
+        if subject.policy.one_config:
+            case = case.but(**FIXED)
+        case = case.but(max_len=max(case.max_len, case.T))
+        if not subject.offers("input_embedding"):
+            return case
+        return first_offered(subject, "input_embedding", case, {"scaled": True}, {"scaled": False})
+
+    @property
+    def config(self) -> Config:
+        bos, eos = [i for i in range(3) if i != self.pad_id][:2]
+        return Config(
+            d_model=self.D,
+            num_heads=1,
+            source_vocab=self.V,
+            target_vocab=self.V,
+            max_len=self.max_len,
+            scale_embeddings=self.scaled,
+            pad_id=self.pad_id,
+            bos_id=bos,
+            eos_id=eos,
+            dtype=self.dtype,
+        )
+
+    @cached_property
+    def table(self) -> Array:
+        return exact_values(self, self.rng(1), self.V, self.D)
+
+    @cached_property
+    def ids(self) -> Array:
+        """Few different ids, so that they repeat, and pads at the end of some rows."""
+        rng = self.rng()
+        few = rng.choice(self.V, min(self.V, 4), replace=False)
+        ids = few[rng.integers(0, len(few), (self.B, self.T))]
+        ends = rng.integers(0, self.T + 1, self.B)
+        ids[np.arange(self.T) >= ends[:, None]] = self.pad_id
+        return ids.astype(np.int64)
+
+    @cached_property
+    def every_id(self) -> Array:
+        """(B, V): each id of the vocabulary in every row, in another order."""
+        rng = self.rng(4)
+        return np.stack([rng.permutation(self.V) for _ in range(self.B)]).astype(np.int64)
+
+    @cached_property
+    def expected(self) -> Expected:
+        """Of input_embedding in evaluation."""
+        return self.expected_for(self.table)
+
+    def expected_for(self, table: Array) -> Expected:
+        return expected("input_embedding", self.config, {"weight": table}, {"ids": self.ids})["output"]
+
+    def cotangents(self) -> dict[str, Array]:
+        return {"output": self.draw(self.rng(2), self.B, self.T, self.D, regime="unit")}
+
+    def summed(self) -> Array:
+        """(V, D): the cotangents of each id added up over all its places; nothing for the pad row."""
+        total = np.zeros((self.V, self.D))
+        np.add.at(total, self.ids, self.cotangents()["output"].astype(np.float64))
+        total[self.pad_id] = 0.0
+        return total
+
+
+@dataclass(frozen=True, kw_only=True)
+class PositionCase(Case):
+    """Inputs of positional_encoding, up to max_len positions."""
+
+    kind: ClassVar[str] = "positions"
+    lengths: ClassVar[tuple[str, ...]] = ("B", "T")
+
+    B: int = 1
+    T: int = 1
+    D: int = 4
+    max_len: int = 16
+
+    def fitted(self, subject: Subject) -> Self:
+        case = super().fitted(subject)
+        if subject.policy.one_config:
+            case = case.but(**FIXED_WIDTHS[case.D % 2])
+            case = case.but(T=min(case.T, case.max_len))
+        return case.but(max_len=max(case.max_len, case.T))
+
+    @property
+    def config(self) -> Config:
+        return Config(d_model=self.D, num_heads=1, max_len=self.max_len, dtype=self.dtype)
+
+    @property
+    def nothing(self) -> Array:
+        """Zeros: what comes out is what was added."""
+        return np.zeros((self.B, self.T, self.D), float_dtype(self.dtype))
+
+    @cached_property
+    def x(self) -> Array:
+        return self.draw(self.rng(), self.B, self.T, self.D)
+
+    def expected_for(self, x: Array) -> Expected:
+        return expected("positional_encoding", self.config, {}, {"x": x})["output"]
+
+    @cached_property
+    def table(self) -> Expected:
+        """What is added at each position, with the distance the spec allows in float32."""
+        wanted = self.expected_for(self.nothing)
+        if self.dtype == "float64":
+            return wanted
+        allowed = 1e-6 + 1.5e-7 * np.arange(self.T)[:, None]
+        return Expected(wanted.value, allowed if self.dtype == "float32" else wanted.bound + allowed)
+
+    def cotangents(self) -> dict[str, Array]:
+        return {"output": self.draw(self.rng(2), self.B, self.T, self.D, regime="unit")}
+
+
+def exact_values(case: Case, rng: np.random.Generator, *shape: int) -> Array:
+    """Values of size 1 that the case's dtype holds exactly."""
+    if case.dtype in ("float32", "float64"):
+        return case.draw(rng, *shape)
+    return (rng.integers(-63, 64, shape) / 32).astype(np.float32)
+
+
+@st.composite
+def token_cases(draw: st.DrawFn, *, min_length: int = 1) -> TokenCase:
+    """Every pad id of a small vocabulary; widths from 1; tables longer than the input and as long."""
+    V = draw(st.integers(4, 13))
+    T = draw(st.integers(min_length, 9))
+    return TokenCase(
+        B=draw(st.integers(1, 4)),
+        T=T,
+        V=V,
+        D=draw(st.integers(1, 17)),
+        pad_id=draw(st.integers(0, V - 1)),
+        max_len=T + draw(st.sampled_from((0, 1, 7))),
+        scaled=draw(st.sampled_from((True, True, False))),
+        regime=draw(st.sampled_from(("unit", "tiny", "large"))),
+        dtype=draw(dtypes()),
+        seed=draw(seeds()),
+    )
+
+
+@st.composite
+def position_cases(draw: st.DrawFn, *, longest: int = 400, even: bool = False) -> PositionCase:
+    """Short and long inputs, even and odd widths."""
+    T = draw(st.one_of(st.integers(1, 9), st.integers(1, longest)))
+    half = draw(st.integers(1, 16))
+    return PositionCase(
+        B=draw(st.integers(1, 3)),
+        T=T,
+        D=2 * half if even else 2 * half - draw(st.integers(0, 1)),
+        max_len=T + draw(st.sampled_from((0, 1, 9))),
+        regime=draw(st.sampled_from(("unit", "tiny"))),
+        dtype=draw(dtypes()),
+        seed=draw(seeds()),
+    )

@@ -1,0 +1,321 @@
+"""M3: dropout at its places, and off in evaluation. Masks are True where a number was dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import combinations
+
+import numpy as np
+
+from attest.boundary import Boundary, Subject
+from attest.checks.arrays import (
+    expect,
+    expect_close,
+    expect_finite,
+    expect_near,
+    expect_same_bits,
+    expect_shape,
+    expect_zero,
+)
+from attest.checks.statistics import expect_share
+from attest.contract import Array, Config, float_dtype
+from attest.judging.evidence import note_case
+from attest.judging.options import OTHER_ACTIVATION, first_offered, offered_form, takes
+from attest.judging.property import verifies
+from attest.milestones.m03_feed_forward_and_embeddings.cases.dropout import (
+    SUBLAYERS,
+    BareLayer,
+    EmbeddedSample,
+    OpenAttention,
+    disjoint_pairs,
+)
+from attest.milestones.m05_training.cases.training import TrainingCase
+from attest.outcomes import Expected, NotOffered
+from attest.reference.oracle import bounded_gradients, expected, random_parameters
+
+NARROW = ("bfloat16", "float16")
+
+
+def rates(impl: Subject) -> tuple[float, ...]:
+    """Below a half and above, where p and 1 - p change places."""
+    return (0.4,) if impl.policy.one_config or impl.dtypes[0] in NARROW else (0.1, 0.7)
+
+
+def embedded(impl: Subject, rate: float) -> tuple[EmbeddedSample, Boundary]:
+    """The sample and its component with the table loaded, in the most exact dtype."""
+    sample = EmbeddedSample(rate=rate, dtype=impl.dtypes[-1])
+    component = impl.build("input_embedding", sample.config)
+    component.load({"weight": sample.table})
+    return sample, component
+
+
+@verifies("M3.7")
+def embedded_input_is_dropped(impl: Subject) -> None:
+    """Zeros at rate p, the rest times 1/(1-p), each number on its own: 4096 numbers at each rate."""
+    for rate in rates(impl):
+        sample, component = embedded(impl, rate)
+        note_case(f"input_embedding B={sample.B} T={sample.T} D={sample.D} p={rate} seed=11", f"p={rate}")
+        component.train(11)
+        seen = component(ids=sample.ids)["output"]
+        component.eval()
+        expect_shape(seen, sample.kept.value.shape, "output")
+        dropped = seen == 0
+        wanted = Expected(np.where(dropped, 0.0, sample.kept.value), sample.kept.bound)
+        expect_close(seen, wanted, "a number that was kept", factor=impl.factor("input_embedding"))
+        expect_dropped(dropped, rate, "numbers of the embedded input dropped")
+
+
+def expect_dropped(dropped: Array, rate: float, what: str) -> None:
+    """(B, T, D): the share, and along each axis neighbours and halves independent."""
+    expect_share(int(dropped.sum()), dropped.size, rate, what)
+    for axis, name in enumerate(("batch rows", "positions", "features")):
+        first, second = disjoint_pairs(dropped, axis)
+        expect_independent(first, second, rate, f"{what} or kept alike in neighbouring {name}")
+        first, second = np.split(dropped, 2, axis)
+        expect_independent(first, second, rate, f"{what} or kept alike in both halves of the {name}")
+
+
+def expect_independent(first: Array, second: Array, rate: float, what: str) -> None:
+    """Two masks of rate p agree in p^2 + (1-p)^2 of their places."""
+    expect_share(int((first == second).sum()), first.size, rate**2 + (1 - rate) ** 2, what)
+
+
+@verifies("M3.7")
+def dropout_is_a_function_of_the_seed(impl: Subject) -> None:
+    """The same seed gives the same bits whatever was called in between; another seed another mask."""
+    sample, component = embedded(impl, 0.4)
+    note_case(f"input_embedding B={sample.B} T={sample.T} D={sample.D} p=0.4 seeds 1, 2", "seeds")
+    component.train(1)
+    first = component(ids=sample.ids)["output"]
+    expect_same_bits(component(ids=sample.ids)["output"], first, "output of a second call with one seed")
+    component.train(2)
+    other = component(ids=sample.ids)["output"]
+    component(ids=sample.ids[:, ::-1].copy())
+    component.train(1)
+    again = component(ids=sample.ids)["output"]
+    component.eval()
+    expect_same_bits(again, first, "output after another seed and back")
+    expect(not np.array_equal(first, other), "train(1) and train(2) dropped the same numbers")
+
+
+@verifies("M3.10")
+def gradients_follow_what_was_dropped(impl: Subject) -> None:
+    """Backward uses the forward mask and its factor."""
+    if not impl.offers("input_embedding"):
+        return
+    sample, component = embedded(impl, 0.4)
+    note_case(f"input_embedding B={sample.B} T={sample.T} D={sample.D} p=0.4 seed=5", "train")
+    inputs, cotangents = {"ids": sample.ids}, {"output": sample.cotangent()}
+    distance = bounded_gradients(
+        "input_embedding", sample.config, {"weight": sample.table}, inputs, cotangents
+    )["weight"].bound
+    component.train(5)
+    dropped = component(**inputs)["output"] == 0
+    seen = component.gradients(inputs, cotangents).parameters["weight"]
+    component.eval()
+    expect_shape(dropped, sample.kept.value.shape, "output")
+    expect_close(
+        seen, Expected(sample.gradient(dropped), 4 * distance), "the gradient of weight in train mode"
+    )
+
+
+@verifies("M3.7a")
+def sublayers_of_a_pre_norm_layer_are_dropped(impl: Subject) -> None:
+    """out - x is a sum of the sublayers' constants, each 0 or 1/(1-p) of itself; nothing else moves."""
+    for operation in SUBLAYERS:
+        for rate in rates(impl):
+            layer = bare(impl, operation, "pre", rate)
+            if layer is not None:
+                expect_each_dropped(read_sum(impl, layer), layer)
+
+
+def bare(impl: Subject, operation: str, norm: str, rate: float) -> BareLayer | None:
+    """None where this placement of the norm is not offered."""
+    layer = BareLayer(operation=operation, norm=norm, rate=rate, dtype=impl.dtypes[-1])
+    if impl.policy.one_config:  # as many numbers in a layer of M4's size
+        layer = layer.but(B=16, T=32, D=8, H=2, dtype=impl.dtypes[0])
+    layer = first_offered(impl, operation, layer, {"activation": OTHER_ACTIVATION[layer.activation]})
+    note_case(
+        f"{norm}-norm {operation} B={layer.B} T={layer.T} D={layer.D} p={rate} seed=7",
+        f"{norm}-norm",
+        f"p={rate}",
+    )
+    return layer if takes(impl, operation, layer.config) else None
+
+
+def trained_output(impl: Subject, layer: BareLayer, constants: dict[str, float]) -> Array:
+    """One call in train mode."""
+    component = impl.build(layer.operation, layer.config)
+    component.load(layer.parameters(constants))
+    component.train(7)
+    seen = component(**layer.inputs)["output"]
+    component.eval()
+    expect_shape(seen, layer.inputs["x"].shape, "output")
+    expect_finite(seen, "output")
+    return seen
+
+
+def read_sum(impl: Subject, layer: BareLayer) -> dict[str, Array]:
+    """Which numbers of which sublayer were dropped, from one call."""
+    moved = trained_output(impl, layer, layer.powers).astype(np.float64) - layer.inputs["x"]
+    expect_zero(moved[..., 1::2], "output - x where every sublayer gives 0")
+    added = moved[..., 0::2]
+    everything = 2 ** len(layer.sublayers) - 1
+    chosen = np.clip(np.rint(np.nan_to_num(added) * (1 - layer.rate)), 0, everything)
+    wanted = Expected(chosen / (1 - layer.rate), np.where(chosen == 0, 1e-38, layer.tolerance))
+    total = ", ".join(f"{c:g}" for c in layer.powers.values())
+    expect_close(added, wanted, f"output - x, a sum of some of {total} over 1 - {layer.rate:g},")
+    return {name: chosen.astype(int) >> i & 1 == 0 for i, name in enumerate(layer.sublayers)}
+
+
+def expect_each_dropped(masks: Mapping[str, Array], layer: BareLayer) -> None:
+    """Each sublayer at rate p; numbers, and sublayers among each other, independent."""
+    for name, dropped in masks.items():
+        expect_share(int(dropped.sum()), dropped.size, layer.rate, f"numbers dropped after {name}")
+    together = np.concatenate(list(masks.values()), axis=-1)
+    for axis, name in enumerate(("batch rows", "positions", "features")):
+        first, second = disjoint_pairs(together, axis)
+        expect_independent(first, second, layer.rate, f"dropped or kept alike in neighbouring {name}")
+    pairs = list(combinations(masks.values(), 2))  # each pair at positions of its own
+    first, second = (
+        np.concatenate([pair[side][:, i :: len(pairs)] for i, pair in enumerate(pairs)], axis=1)
+        for side in (0, 1)
+    )
+    expect_independent(first, second, layer.rate, "dropped or kept alike in two sublayers")
+
+
+@verifies("M3.7a")
+def sublayers_of_a_post_norm_layer_are_dropped(impl: Subject) -> None:
+    """The same under the norm, one sublayer at a time; its stretch and shift are read off known features."""
+    for operation, sublayers in SUBLAYERS.items():
+        layer = bare(impl, operation, "post", 0.4)
+        if layer is None and bare(impl, operation, "pre", 0.4) is None:
+            raise NotOffered(f"{operation} takes neither norm='pre' nor norm='post'")
+        for index, name in enumerate(sublayers if layer is not None else ()):
+            assert layer is not None
+            tolerance = 1e-4 if layer.dtype not in NARROW else 0.1
+            added, untouched = layer.undo_norms(trained_output(impl, layer, {name: 1.0}), index)
+            nothing = np.zeros(untouched.shape)
+            expect_near(untouched, nothing, tolerance, f"what reaches the norm beside x where {name} gives 0")
+            kept = np.rint(np.clip(np.nan_to_num(added) * (1 - layer.rate), 0, 1))
+            wanted = kept / (1 - layer.rate)
+            expect_near(added, wanted, 2 * tolerance, f"what {name} adds, 0 or 1 over 1 - {layer.rate:g},")
+            expect_share(int((kept == 0).sum()), kept.size, layer.rate, f"numbers dropped after {name}")
+
+
+@verifies("M3.7a")
+def scores_are_not_dropped(impl: Subject) -> None:
+    """Weights come through as they are, or dropped once or twice; never weights of other scores."""
+    for operation, sublayers in SUBLAYERS.items():
+        for attention in sublayers[:-1]:
+            shown = OpenAttention(operation=operation, attention=attention, rate=0.4, dtype=impl.dtypes[-1])
+            if impl.policy.one_config:
+                shown = shown.but(T=4, D=8, dtype=impl.dtypes[0])
+            shown = first_offered(impl, operation, shown, {"activation": OTHER_ACTIVATION[shown.activation]})
+            if shown.dtype in NARROW or not takes(impl, operation, shown.config):
+                continue
+            note_case(f"pre-norm {operation}, {attention} shown, p=0.4 seed=7", "scores")
+            expect_weights_kept(impl, shown)
+
+
+def expect_weights_kept(impl: Subject, shown: OpenAttention) -> None:
+    """Each number is 0, w / (1-p), or w / (1-p)^2 where the weights are dropped as well."""
+    component = impl.build(shown.operation, shown.config)
+    component.load(shown.parameters)
+    component.train(7)
+    seen = component(**shown.inputs)["output"]
+    component.eval()
+    expect_shape(seen, shown.inputs["x"].shape, "output")
+    expect_finite(seen, "output")
+    moved = seen.astype(np.float64) - shown.inputs["x"]
+    keep = 1 - shown.rate
+    choices = (
+        np.broadcast_to(shown.shown, moved.shape) * np.array([0, 1 / keep, keep**-2])[:, None, None, None]
+    )
+    nearest = np.take_along_axis(choices, np.abs(choices - moved).argmin(0)[None], 0)[0]
+    expect_near(moved, nearest, 1e-4, f"a weight of {shown.attention} after dropout")
+
+
+DROPPING = (
+    "input_embedding",
+    "attention",
+    "multi_head_attention",
+    "feed_forward",
+    "encoder_layer",
+    "decoder_layer",
+    "encoder",
+    "decoder",
+    "transformer",
+)
+
+
+@verifies("M3.8")
+def evaluation_drops_nothing(impl: Subject) -> None:
+    """Every operation that takes a rate: eval is the formula, and train with p = 0 is eval."""
+    few = ("input_embedding", "encoder_layer", "transformer")
+    for operation in few if impl.policy.one_config else DROPPING:
+        if impl.offers(operation):
+            config = offered_form(impl, operation, small_config(impl, operation))
+            if operation == "input_embedding" or takes(impl, operation, config):
+                note_case(f"{operation} B=3 T=5 D={config.d_model} p={config.dropout}", operation)
+                expect_quiet_evaluation(impl, operation, config)
+
+
+def small_config(impl: Subject, operation: str) -> Config:
+    """A few layers; under a shape policy those of M4, and the model of M5: what is compiled anyway."""
+    if impl.policy.one_config and operation == "transformer":
+        return TrainingCase(dropout=0.3).fitted(impl).plain
+    return Config(
+        d_model=8,
+        num_heads=2,
+        d_ff=16,
+        num_encoder_layers=2,
+        num_decoder_layers=2,
+        source_vocab=11,
+        target_vocab=11,
+        max_len=8,
+        dropout=0.4,
+        dtype=impl.dtypes[0],
+    )
+
+
+def expect_quiet_evaluation(impl: Subject, operation: str, config: Config) -> None:
+    """Equal to the bit twice, after training mode, and to the formula; p = 0 in training mode too."""
+    name = "logits" if operation == "transformer" else "output"
+    parameters = random_parameters(operation, config, np.random.default_rng(6))
+    inputs = small_inputs(operation, config)
+    wanted = expected(operation, config, parameters, inputs)[name]
+    component = impl.build(operation, config)
+    component.load(parameters)
+    first = component(**inputs)[name]
+    expect_close(first, wanted, f"{name} in eval", factor=impl.factor(operation))
+    expect_same_bits(component(**inputs)[name], first, f"{name} of a second call in eval")
+    if operation != "input_embedding" and not hasattr(component.component, "train"):
+        return
+    component.train(3)
+    component(**inputs)
+    component.eval()
+    expect_same_bits(component(**inputs)[name], first, f"{name} in eval after train")
+    undropped = impl.build(operation, config.but(dropout=0.0))
+    undropped.load(parameters)
+    undropped.train(3)
+    seen = undropped(**inputs)[name]
+    undropped.eval()
+    expect_close(seen, wanted, f"{name} in train with p = 0", factor=impl.factor(operation))
+
+
+def small_inputs(operation: str, config: Config) -> dict[str, Array]:
+    """Inputs of any operation that takes a rate: B=3, T=5."""
+    rng = np.random.default_rng(7)
+    states = {
+        "attention": ("q", "k", "v"),
+        "multi_head_attention": ("query", "key_value"),
+        "decoder_layer": ("x", "memory"),
+        "decoder": ("x", "memory"),
+    }
+    tokens = {"input_embedding": ("ids",), "transformer": ("source", "target")}
+    if operation in tokens:
+        return {name: rng.integers(1, 11, (3, 5)) for name in tokens[operation]}
+    dtype = float_dtype(config.dtype)
+    names = states.get(operation, ("x",))
+    return {name: rng.standard_normal((3, 5, config.d_model)).astype(dtype) for name in names}

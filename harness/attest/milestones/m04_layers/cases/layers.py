@@ -1,0 +1,302 @@
+"""Cases of norms, encoder and decoder layers, and stacks of them.
+
+Shapes: x (B, T, D), memory (B, S, D), mask to (B, T, T), memory_mask to (B, T, S); N layers in a stack.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from hypothesis import strategies as st
+
+from attest.boundary import Subject
+from attest.contract import Array, Config, float_dtype
+from attest.judging.cases import Case, dtypes, regimes, seeds
+from attest.outcomes import Expected, NotOffered, Violation
+from attest.reference.oracle import expected, random_parameters
+
+LAYERS = ("encoder_layer", "decoder_layer")
+STACKS = ("encoder", "decoder")
+PARTS = (*LAYERS, *STACKS)
+MASKS = ("none", "padding", "keys", "pairs", "shared")
+KEY_MASKS = ("padding", "keys")  # hide positions, whose own outputs are then unspecified
+FALLBACKS: tuple[dict[str, Any], ...] = (
+    {"activation": "relu"},
+    {"activation": "gelu"},
+    {"bias": True},
+    {"bias": True, "activation": "relu"},
+    {"bias": True, "activation": "gelu"},
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerCase(Case):
+    """Masks: none, padding (right, per row), keys (per row), pairs (per query and key), shared (T, S)."""
+
+    kind: ClassVar[str] = "layer"
+    lengths: ClassVar[tuple[str, ...]] = ("B", "T", "S")
+
+    part: str = "encoder_layer"
+    B: int = 1
+    T: int = 1
+    S: int = 1
+    D: int = 4
+    H: int = 1
+    F: int = 4
+    N: int = 1
+    norm: str = "post"
+    activation: str = "relu"
+    bias: bool = True
+    mask: str = "none"
+    memory_mask: str = "none"
+    shortest: int = 1  # of the real part of a padded row
+
+    def fitted(self, subject: Subject) -> Self:
+        """With options and parts that are offered; under a shape policy the configs are one per norm."""
+        case = super().fitted(subject)
+        policy = subject.policy
+        if policy.one_config:
+            case = case.but(D=8, H=2, F=16, N=2, activation="relu", bias=True)
+        if policy.always_mask:
+            plain = {n: "all" for n in ("mask", "memory_mask") if getattr(case, n) == "none"}
+            case = case.but(**plain)
+        return case.but(shortest=min(policy.min_size, case.T, case.S)).offered(subject)
+
+    def offered(self, subject: Subject) -> Self:
+        """Bias and activation are options: where one is refused as not there, the other is judged."""
+        for change in ({}, *FALLBACKS):
+            try:
+                subject.build(self.part, self.but(**change).config)
+            except NotOffered:
+                continue
+            except Violation:
+                break
+            return self.but(**change)
+        return self
+
+    def or_else(self, subject: Subject, part: str) -> Self:
+        """The same case of another part where this one is not offered."""
+        return self if subject.offers(self.part) else self.but(part=part).offered(subject)
+
+    @property
+    def decodes(self) -> bool:
+        """Whether the part reads a memory and hides the future."""
+        return self.part.startswith("decoder")
+
+    @property
+    def depth(self) -> int:
+        """Layers passed through."""
+        return self.N if self.part in STACKS else 1
+
+    @property
+    def prefixes(self) -> tuple[str, ...]:
+        """What the names of each layer's parameters begin with."""
+        return tuple(f"{i}." for i in range(self.N)) if self.part in STACKS else ("",)
+
+    @property
+    def config(self) -> Config:
+        """The other stack has another depth; the rate is M3.7a's: one graph for both."""
+        own, other = ("decoder", "encoder") if self.decodes else ("encoder", "decoder")
+        depths: dict[str, Any] = {f"num_{own}_layers": self.N, f"num_{other}_layers": self.N + 1}
+        return Config(
+            d_model=self.D,
+            num_heads=self.H,
+            d_ff=self.F,
+            norm=self.norm,
+            activation=self.activation,
+            bias=self.bias,
+            dropout=0.4,
+            dtype=self.dtype,
+            **depths,
+        )
+
+    @cached_property
+    def parameters(self) -> dict[str, Array]:
+        """Different values in every layer."""
+        return random_parameters(self.part, self.config, self.rng(2), regime=self.regime)
+
+    @cached_property
+    def inputs(self) -> dict[str, Array]:
+        """x, and the memory and masks the case has."""
+        rng = self.rng()
+        made = {"x": self.draw(rng, self.B, self.T, self.D)}
+        if self.decodes:
+            made["memory"] = self.draw(rng, self.B, self.S, self.D)
+        if self.mask != "none":
+            made["mask"] = self.allowed
+        if self.decodes and self.memory_mask != "none":
+            made["memory_mask"] = self.memory_allowed
+        return made
+
+    @cached_property
+    def allowed(self) -> Array:
+        """The mask as it is passed; every query sees the first position."""
+        return self._form(self.mask, self.T, 3)
+
+    @cached_property
+    def memory_allowed(self) -> Array:
+        """The memory's mask as it is passed; every query sees its first position."""
+        return self._form(self.memory_mask, self.S, 4)
+
+    def _form(self, form: str, keys: int, salt: int) -> Array:
+        rng = self.rng(salt)
+        if form == "padding":
+            lengths = rng.integers(min(self.shortest, keys), keys + 1, self.B)
+            padding: Array = (np.arange(keys) < lengths[:, None])[:, None, :]
+            return padding
+        shapes = {
+            "keys": (self.B, 1, keys),
+            "pairs": (self.B, self.T, keys),
+            "shared": (self.T, keys),
+        }
+        if form not in shapes:
+            return np.ones((self.B, 1, keys), bool)
+        mask = rng.random(shapes[form]) < 0.6
+        mask[..., 0] = True
+        return mask
+
+    @cached_property
+    def visible(self) -> Array:
+        """(B, T, T): which position of x a position may read, the future hidden in a decoder."""
+        seen = np.broadcast_to(self.allowed, (self.B, self.T, self.T)).copy()
+        return seen & np.tri(self.T, dtype=bool) if self.decodes else seen
+
+    @cached_property
+    def memory_visible(self) -> Array:
+        """(B, T, S)."""
+        return np.broadcast_to(self.memory_allowed, (self.B, self.T, self.S)).copy()
+
+    @cached_property
+    def real(self) -> Array:
+        """(B, T): positions whose output is specified; hidden keys are padding."""
+        if self.mask in KEY_MASKS:
+            return np.broadcast_to(self.allowed[:, 0, :], (self.B, self.T)).copy()
+        return np.ones((self.B, self.T), bool)
+
+    @cached_property
+    def expected(self) -> Expected:
+        """The reference's output."""
+        return self.expected_for()
+
+    def expected_for(self, parameters: dict[str, Array] | None = None, **changes: Array) -> Expected:
+        """The reference's output with other parameters or inputs."""
+        given = self.parameters if parameters is None else parameters
+        return expected(self.part, self.config, given, {**self.inputs, **changes})["output"]
+
+    def silencing(self, *ends: str) -> dict[str, Array]:
+        """The parameters with zeros under every name that ends so."""
+        return {n: np.zeros_like(v) if n.endswith(ends) else v for n, v in self.parameters.items()}
+
+    def cotangents(self) -> dict[str, Array]:
+        """Random ones; zero where the output is unspecified."""
+        random = self.draw(self.rng(5), self.B, self.T, self.D, regime="unit")
+        return {"output": random * self.real[..., None].astype(random.dtype)}
+
+
+@st.composite
+def layer_cases(
+    draw: st.DrawFn,
+    *,
+    parts: tuple[str, ...] = PARTS,
+    norms: tuple[str, ...] = ("post", "pre"),
+    masks: tuple[str, ...] = MASKS,
+    memory_masks: tuple[str, ...] | None = None,
+    kinds: tuple[str, ...] | None = None,
+    min_width: int = 2,
+    min_length: int = 1,
+    max_length: int = 7,
+    max_depth: int = 3,
+    biases: tuple[bool, ...] = (True, False),
+) -> LayerCase:
+    """Small cases; T equals S, and B equals H, as often as not."""
+    H = draw(st.integers(1, 4))
+    least = -(-min_width // H)
+    T = draw(st.integers(min_length, max_length))
+    return LayerCase(
+        part=draw(st.sampled_from(parts)),
+        B=draw(st.sampled_from((2, 1, 3, H))),
+        T=T,
+        S=draw(st.one_of(st.just(T), st.integers(min_length, max_length))),
+        D=H * draw(st.integers(least, least + 2)),
+        H=H,
+        F=draw(st.sampled_from((8, 3, 12))),
+        N=draw(st.integers(1, max_depth)),
+        norm=draw(st.sampled_from(norms)),
+        activation=draw(st.sampled_from(("relu", "gelu"))),
+        bias=draw(st.sampled_from(biases)),
+        mask=draw(st.sampled_from(masks)),
+        memory_mask=draw(st.sampled_from(memory_masks or masks)),
+        regime=draw(regimes() if kinds is None else st.sampled_from(kinds)),
+        dtype=draw(dtypes()),
+        seed=draw(seeds()),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class NormCase(Case):
+    """Inputs of a layer norm: the regime's spread around `centre`."""
+
+    kind: ClassVar[str] = "norm"
+    lengths: ClassVar[tuple[str, ...]] = ("B", "T")
+
+    B: int = 1
+    T: int = 1
+    D: int = 4
+    centre: float = 0.0
+    eps: float = 1e-5
+
+    def fitted(self, subject: Subject) -> Self:
+        """Another eps is an option; under a shape policy there is one config."""
+        case = super().fitted(subject)
+        if subject.policy.one_config:
+            return case.but(D=8, eps=1e-5)
+        try:
+            subject.build("layer_norm", case.config)
+        except NotOffered:
+            return case.but(eps=1e-5)
+        except Violation:
+            pass
+        return case
+
+    @property
+    def config(self) -> Config:
+        """A norm reads d_model and norm_eps."""
+        return Config(d_model=self.D, num_heads=1, norm_eps=self.eps, dtype=self.dtype)
+
+    @cached_property
+    def parameters(self) -> dict[str, Array]:
+        """Weight around 1 and bias around 0."""
+        return random_parameters("layer_norm", self.config, self.rng(1))
+
+    @cached_property
+    def x(self) -> Array:
+        """Values of the regime's spread, shifted by the centre."""
+        drawn = self.draw(self.rng(), self.B, self.T, self.D)
+        return (drawn + self.centre).astype(float_dtype(self.dtype))
+
+    @cached_property
+    def expected(self) -> Expected:
+        """The reference's output."""
+        return self.expected_for(self.x)
+
+    def expected_for(self, x: Array) -> Expected:
+        """The reference's output for another input."""
+        return expected("layer_norm", self.config, self.parameters, {"x": x})["output"]
+
+
+def norm_cases(*, min_width: int = 1) -> st.SearchStrategy[NormCase]:
+    """Widths from 1, means up to 10,000 times the spread, spreads down to the root of eps."""
+    return st.builds(
+        NormCase,
+        B=st.integers(1, 3),
+        T=st.integers(1, 5),
+        D=st.integers(min_width, 12),
+        centre=st.sampled_from((0.0, 100.0, -10_000.0)),
+        eps=st.sampled_from((1e-5, 1e-3, 1e-6)),
+        regime=regimes(),
+        dtype=dtypes(),
+        seed=seeds(),
+    )

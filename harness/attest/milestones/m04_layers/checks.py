@@ -1,0 +1,94 @@
+"""What the criteria of layers and stacks share: load, call, compare where the output is specified."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import product
+from typing import Any, TypeVar
+
+import numpy as np
+
+from attest.boundary import Boundary, Subject
+from attest.checks.arrays import expect, expect_close, expect_near, expect_same_bits, expect_shape
+from attest.contract import Array
+from attest.judging.cases import Case
+from attest.judging.evidence import note_case
+from attest.milestones.m04_layers.cases.layers import LayerCase
+from attest.outcomes import Expected
+
+LENGTHS = (1, 2, 3, 4, 5, 9, 17)
+NARROW = ("float16", "bfloat16")
+AnyCase = TypeVar("AnyCase", bound=Case)
+
+
+def loaded(impl: Subject, case: LayerCase, parameters: Mapping[str, Array] | None = None) -> Boundary:
+    """The part of a case, in eval mode, with its parameters."""
+    component = impl.build(case.part, case.config)
+    component.load(case.parameters if parameters is None else parameters)
+    return component
+
+
+def new(impl: Subject, part: str, case: LayerCase) -> Boundary:
+    """A part that nothing was loaded into yet."""
+    config = impl.placed(case.config)
+    return Boundary(part, impl.construct(part, config), config, impl)
+
+
+def output_of(component: Boundary, inputs: Mapping[str, Any]) -> Array:
+    """Its output for these inputs."""
+    seen = component(**inputs)
+    expect("output" in seen, f"{component.operation} returned {sorted(seen)}, should return output")
+    expect_shape(seen["output"], np.shape(inputs["x"]), "output")
+    return seen["output"]
+
+
+def expect_output(
+    impl: Subject, case: LayerCase, seen: Array, wanted: Expected, *, factor: float = 1.0
+) -> None:
+    """Within the bound at every position that is not padding."""
+    settled = specified(case, seen, wanted.value)
+    expect_close(settled, wanted, "output", factor=factor * impl.factor(case.part))
+
+
+def expect_same_output(case: LayerCase, seen: Array, before: Array, what: str) -> None:
+    """To the bit at every position that is not padding."""
+    expect_same_bits(specified(case, seen, before), before, what)
+
+
+def specified(case: LayerCase, seen: Array, other: Array) -> Array:
+    """What was seen; `other` at padded positions, where the spec leaves the output open."""
+    expect_shape(seen, other.shape, "output")
+    chosen: Array = np.where(case.real[..., None], seen, other)
+    return chosen
+
+
+def expect_parameters(component: Boundary, wanted: Mapping[str, Array], dtype: str) -> None:
+    """Each of these names, with these values; to the bit unless the dtype is a narrow one."""
+    seen = component.parameters()
+    for name, value in wanted.items():
+        expect(name in seen, f"{name} is not among the parameters of {component.operation}")
+        if dtype in NARROW:
+            expect_near(seen[name], value, 1e-2, name, relative=1e-2)
+        else:
+            expect_same_bits(seen[name].astype(value.dtype), value, name)
+
+
+def sharpest(impl: Subject, case: AnyCase) -> AnyCase:
+    """The case in the implementation's most exact dtype; its own where every dtype has to be compiled."""
+    if impl.policy.one_config:
+        return case
+    return case.but(dtype=impl.sharpest)
+
+
+def expect_any_length(impl: Subject, part: str) -> None:
+    """One component, called at these lengths in turn, equals the reference each time."""
+    for T, mask in product(LENGTHS, ("none", "padding")):
+        case = LayerCase(part=part, B=2, T=T, S=max(2, 18 - T), D=8, H=2, F=16, N=2, seed=T)
+        case = case.but(mask=mask, memory_mask=mask, dtype=impl.dtypes[0]).fitted(impl)
+        note_case(f"case={case}", part, f"T={T}")
+        expect_output(impl, case, output_of(loaded(impl, case), case.inputs), case.expected)
+
+
+def has(component: Boundary, method: str) -> bool:
+    """Whether the component has an optional method."""
+    return callable(getattr(component.component, method, None))

@@ -1,0 +1,188 @@
+"""Cases of training: a small model, a few different batches, and what the steps should do.
+
+Shapes: source (B, S), target (B, T) = BOS ... EOS pad; B, S and T differ from batch to batch.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from hypothesis import strategies as st
+
+from attest.boundary import Subject
+from attest.contract import Array, Config
+from attest.judging.cases import Case, seeds
+from attest.judging.options import takes
+from attest.milestones.m05_training.cases.model import padded_on_the_right, words_of
+from attest.reference.oracle import random_parameters
+from attest.reference.shadow import gradient_norm
+
+PAD, BOS, EOS = 0, 1, 2
+GAINS = (0.1, 0.4, 1.0, 2.5)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingCase(Case):
+    """`clip`: one (norm 1.0, with a gain of the last layers that puts gradients on both sides of it) or
+    middle (a limit between the norms of the batches).
+    """
+
+    kind: ClassVar[str] = "training"
+
+    steps: int = 4
+    rows: int = 4  # of the large batches
+    few: int = 1  # of the small ones
+    H: int = 2
+    d_k: int = 4
+    layers: int = 1
+    vocab: int = 9
+    room: int = 32
+    norm: str = "post"
+    tie: bool = False
+    smoothing: float = 0.0
+    dropout: float = 0.0
+    schedule: str = "inverse_sqrt"
+    warmup: int = 3
+    clip: str = "middle"
+
+    def fitted(self, subject: Subject) -> Self:
+        case = super().fitted(subject).but(few=subject.policy.min_size)
+        if subject.policy.one_config:
+            fixed: dict[str, Any] = {"H": 2, "d_k": 16, "layers": 1, "vocab": 11, "room": 128, "rows": 4}
+            fixed |= {"norm": "post", "warmup": 3, "clip": "one", "dropout": 0.3 if case.dropout else 0.0}
+            case = case.but(**fixed, seed=case.seed % 3, dtype=subject.sharpest)
+        return case.offered(subject)
+
+    def offered(self, subject: Subject) -> Self:
+        """The case, or one with the other norm where only that can be trained."""
+        sample = TrainingCase(norm=self.norm, tie=self.tie, dtype=self.dtype).plain
+        other = "pre" if self.norm == "post" else "post"
+        missing = not takes(subject, "trainer", sample) and takes(subject, "trainer", sample.but(norm=other))
+        return self.but(norm=other) if missing else self
+
+    @property
+    def regimes(self) -> tuple[str, ...]:
+        return (*super().regimes, self.norm, self.schedule, f"clip {self.clip}")
+
+    @property
+    def plain(self) -> Config:
+        """The config with the default limit of 1.0."""
+        return Config(
+            d_model=self.H * self.d_k,
+            num_heads=self.H,
+            d_ff=2 * self.H * self.d_k,
+            num_encoder_layers=self.layers,
+            num_decoder_layers=self.layers,
+            source_vocab=self.vocab,
+            target_vocab=self.vocab,
+            max_len=self.room,
+            dropout=self.dropout,
+            norm=self.norm,
+            tie=self.tie,
+            pad_id=PAD,
+            bos_id=BOS,
+            eos_id=EOS,
+            label_smoothing=self.smoothing,
+            schedule=self.schedule,
+            warmup=self.warmup,
+            peak_rate=0.02,
+            floor_rate=0.001,
+            total_steps=self.warmup + 4,
+            dtype=self.dtype,
+            seed=self.seed,
+        )
+
+    @cached_property
+    def config(self) -> Config:
+        if self.clip == "one":
+            return self.plain
+        middle = _middle([gradient_norm(self.plain, self.parameters, b) for b in self.batches])
+        return self.plain.but(clip_norm=float(f"{middle:.3g}"))
+
+    @cached_property
+    def parameters(self) -> dict[str, Array]:
+        """Random ones; with clip one, the last layers times a gain that puts the norms around 1."""
+        drawn = random_parameters("transformer", self.plain, self.rng(1))
+        if self.clip != "one" or self.tie:
+            return drawn
+        logs = np.log([self._typical_norm(self._with_gain(drawn, gain)) for gain in GAINS])
+        return self._with_gain(drawn, float(np.exp(np.interp(0.0, logs, np.log(GAINS)))))
+
+    def _with_gain(self, drawn: dict[str, Array], gain: float) -> dict[str, Array]:
+        last = "decoder.norm" if self.norm == "pre" else f"decoder.{self.layers - 1}.norm2"
+        loud = (f"{last}.weight", f"{last}.bias", "projection.weight")
+        return {name: (gain * x).astype(x.dtype) if name in loud else x for name, x in drawn.items()}
+
+    def _typical_norm(self, parameters: dict[str, Array]) -> float:
+        return _middle([gradient_norm(self.plain, parameters, batch) for batch in self.batches[:2]])
+
+    @cached_property
+    def batches(self) -> list[dict[str, Array]]:
+        """Small and large in turn: a gradient averaged over few tokens is long."""
+        return [self._batch(i, self.rows if i % 2 else self.few) for i in range(self.steps)]
+
+    def _batch(self, i: int, rows: int) -> dict[str, Array]:
+        rng = self.rng(2, i)
+        special = (PAD, BOS, EOS)
+        source = padded_on_the_right(rng, words_of(rng, rows, 2 + i % 4, self.vocab, special), PAD)
+        content = words_of(rng, rows, (2, 5, 3, 4)[i % 4], self.vocab, special)
+        content = padded_on_the_right(rng, content, PAD)
+        target = np.pad(content, ((0, 0), (1, 1)), constant_values=PAD)
+        target[:, 0] = BOS
+        ends = (content != PAD).sum(1) + 1
+        target[np.arange(rows), ends] = EOS
+        return {"source": source, "target": target}
+
+
+def joined(batches: list[dict[str, Array]]) -> dict[str, Array]:
+    """One batch from several, padded to the longest."""
+    return {name: _stacked([batch[name] for batch in batches]) for name in ("source", "target")}
+
+
+def _stacked(parts: list[Array]) -> Array:
+    width = max(part.shape[1] for part in parts)
+    return np.concatenate(
+        [np.pad(part, ((0, 0), (0, width - part.shape[1])), constant_values=PAD) for part in parts]
+    )
+
+
+def _middle(norms: list[float]) -> float:
+    """Between the norms of the small and those of the large batches."""
+    ranked = sorted(norms)
+    half = max(len(ranked) // 2, 1)
+    return math.sqrt(ranked[half - 1] * ranked[min(half, len(ranked) - 1)])
+
+
+@st.composite
+def training_cases(
+    draw: st.DrawFn,
+    *,
+    steps: int = 4,
+    dropout: float = 0.0,
+    smoothing: tuple[float, ...] = (0.0, 0.1),
+    clips: tuple[str, ...] = ("one", "middle"),
+    tie: bool = False,
+    schedules: tuple[str, ...] = ("inverse_sqrt",),
+) -> TrainingCase:
+    """Both norms, float64 more often than not: it is the sharp judge."""
+    return TrainingCase(
+        steps=steps,
+        rows=draw(st.integers(3, 6)),
+        H=draw(st.integers(1, 2)),
+        d_k=draw(st.integers(3, 5)),
+        layers=draw(st.integers(1, 2)),
+        vocab=draw(st.integers(6, 10)),
+        norm=draw(st.sampled_from(("post", "pre"))),
+        tie=tie,
+        smoothing=draw(st.sampled_from(smoothing)),
+        dropout=dropout,
+        schedule=draw(st.sampled_from(schedules)),
+        warmup=draw(st.integers(2, 40)),
+        clip=draw(st.sampled_from(clips)),
+        dtype=draw(st.sampled_from(("float64", "float64", "float32"))),
+        seed=draw(seeds()),
+    )

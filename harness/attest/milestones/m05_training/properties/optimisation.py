@@ -1,0 +1,191 @@
+"""M5: learning-rate schedules, clipping and Adam."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from hypothesis import strategies as st
+
+from attest.boundary import Subject, arrays_of, fresh, guarded
+from attest.boundary.training import OptimizerBoundary, finite_number
+from attest.checks.arrays import expect, expect_close, expect_near, expect_same_bits
+from attest.checks.training import expect_ratio
+from attest.contract import Array, Arrays, Config, float_dtype
+from attest.judging.property import given, verifies
+from attest.milestones.m05_training.cases.optimisation import (
+    AdamCase,
+    ClippingCase,
+    ScheduleCase,
+    adam_cases,
+    clipping_cases,
+    schedule_cases,
+)
+from attest.outcomes import Expected, NotOffered
+from attest.reference.formulas import Formulas
+from attest.reference.oracle import EPSILON, random_parameters
+from attest.reference.training import Moments
+
+HUGE = (1e25, 1e20, 1e30)
+SCHEDULES = ("inverse_sqrt", "cosine")
+
+
+def schedule(impl: Subject, config: Config) -> Callable[[int], float]:
+    """The rate of a step, as a checked number."""
+    component = impl.build("learning_rate", config).component
+
+    def rate(step: int) -> float:
+        return finite_number(
+            guarded("learning_rate", lambda: component(step=step)), f"the rate of step {step}"
+        )
+
+    return rate
+
+
+def offered_schedules(impl: Subject) -> list[str]:
+    """One suffices; NotOffered where there is none."""
+    found = []
+    for name in SCHEDULES:
+        try:
+            schedule(impl, Config(schedule=name))
+            found.append(name)
+        except NotOffered:
+            continue
+    if not found:
+        raise NotOffered("neither schedule is offered")
+    return found
+
+
+@verifies("M5.5")
+@given(case=schedule_cases())
+def rate_follows_its_formula(impl: Subject, case: ScheduleCase) -> None:
+    """Exact at every step that matters, for every warm-up."""
+    case = case if case.schedule in offered_schedules(impl) else case.other
+    rate, formulas = schedule(impl, case.config), Formulas(case.config)
+    for step in case.steps:
+        expect_ratio(rate(step), formulas.learning_rate(step), 1e-6, f"the rate of step {step}")
+
+
+@verifies("M5.5", effort=0.5)
+@given(case=schedule_cases())
+def rate_is_positive_and_largest_after_the_warm_up(impl: Subject, case: ScheduleCase) -> None:
+    """Above zero from the first step, up to the end of the warm-up, down from there."""
+    case = case if case.schedule in offered_schedules(impl) else case.other
+    rate = schedule(impl, case.config)
+    if case.total > 1:
+        expect(rate(1) > 0, f"the rate of step 1 is {rate(1):g}, should be above 0")
+    peak = max(case.warmup, 1)
+    for earlier, later in zip(case.steps, case.steps[1:]):
+        rises = later <= peak
+        right = (
+            rate(later) >= rate(earlier) * (1 - 1e-9) if rises else rate(later) <= rate(earlier) * (1 + 1e-9)
+        )
+        if rises or earlier >= peak:
+            way = "rise up to" if rises else "fall from"
+            expect(right, f"the rate goes from {rate(earlier):g} at step {earlier} to {rate(later):g} at "
+                   f"step {later}, should {way} step {peak}")  # fmt: skip
+
+
+def clipped(impl: Subject, case: ClippingCase, gradients: Arrays) -> dict[str, Array]:
+    """What clip_gradients returns."""
+    component = impl.build("clip_gradients", case.config).component
+    found = guarded("clip_gradients", lambda: component(gradients=gradients))
+    return arrays_of(found, "clip_gradients")
+
+
+@verifies("M5.6a")
+@given(case=clipping_cases())
+def clipping_keeps_the_direction(impl: Subject, case: ClippingCase) -> None:
+    """One factor for all arrays, from their common norm; the arguments stay as they were."""
+    given_ = fresh(case.gradients)
+    expect_clipped(clipped(impl, case, given_), case)
+    for name, g in case.gradients.items():
+        expect_same_bits(given_[name], g, f"the argument {name}")
+
+
+def expect_clipped(seen: Arrays, case: ClippingCase) -> None:
+    """g * min(1, limit / norm), and a norm of at most the limit."""
+    factor = min(1.0, case.limit / case.length) if case.length else 1.0
+    for name, g in case.gradients.items():
+        expect(name in seen, f"clip_gradients returned no {name}")
+        largest = factor * float(np.max(np.abs(g))) + 1e-30
+        expect_near(seen[name], factor * g.astype(np.float64), 1e-5 * largest, f"the clipped {name}")
+    norm = math.sqrt(sum(float(np.square(g.astype(np.float64)).sum()) for g in seen.values()))
+    expect(
+        norm <= case.limit * (1 + 1e-5),
+        f"the norm after clipping is {norm:g}, should be at most {case.limit:g}",
+    )
+
+
+@verifies("M5.6c", effort=0.5)
+@given(case=clipping_cases(lengths=HUGE))
+def clipping_holds_where_squares_overflow(impl: Subject, case: ClippingCase) -> None:
+    """Gradients and answer fit into float32; the squares of the gradients do not."""
+    expect_clipped(clipped(impl, case, fresh(case.gradients)), case)
+
+
+@verifies("M5.6a")
+@given(case=clipping_cases(), share=st.sampled_from((0.999, 0.5, 1e-3, 0.0)))
+def short_gradients_come_back_unchanged(impl: Subject, case: ClippingCase, share: float) -> None:
+    """Below the limit to the bit, zeros included."""
+    factor = share * case.limit / case.length if case.length else 0.0
+    short = {name: (g * factor).astype(g.dtype) for name, g in case.gradients.items()}
+    seen = clipped(impl, case, fresh(short))
+    for name, g in short.items():
+        expect(name in seen, f"clip_gradients returned no {name}")
+        expect_same_bits(seen[name], g, f"the unclipped {name}")
+
+
+def expect_adam(impl: Subject, case: AdamCase) -> OptimizerBoundary:
+    """Follow the optimiser through the case's steps."""
+    parameters = random_parameters("transformer", case.config, case.rng(1))
+    optimizer = OptimizerBoundary(impl, case.config, parameters)
+    follow(optimizer, case, parameters)
+    return optimizer
+
+
+def follow(optimizer: OptimizerBoundary, case: AdamCase, parameters: Arrays) -> None:
+    """Each step from where the optimiser stands; every number has a gradient of its own size."""
+    formulas, moments, eps = Formulas(case.config), Moments(), EPSILON[case.dtype]
+    before = dict(parameters)
+    for step, rate in enumerate(case.rates):
+        gradients = case.gradients(step)
+        wanted = formulas.adam_step(before, moments, gradients, rate)
+        optimizer.step(gradients, rate)
+        after = optimizer.parameters()
+        for name, value in wanted.items():
+            expect(name in after, f"the optimiser has no {name}")
+            allowed = 16 * eps * np.abs(value) + 128 * eps * rate + 1e-30
+            expect_close(after[name], Expected(value, allowed), f"{name} after step {step + 1}")
+        before = dict(after)
+
+
+@verifies("M5.6b", effort=0.5)
+@given(case=adam_cases())
+def the_optimiser_is_adam(impl: Subject, case: AdamCase) -> None:
+    """Both moments corrected, epsilon outside the root, no decay."""
+    expect_adam(impl, case)
+
+
+@verifies("M5.6b", effort=0.25)
+@given(case=adam_cases())
+def load_forgets_the_moments(impl: Subject, case: AdamCase) -> None:
+    """After load the next step is a first step."""
+    optimizer = expect_adam(impl, case)
+    parameters = random_parameters("transformer", case.config, case.rng(2))
+    optimizer.load(parameters)
+    follow(optimizer, case.but(seed=case.seed + 1, count=2), parameters)
+
+
+@verifies("M5.6b", effort=0.25)
+@given(case=adam_cases())
+def a_zero_gradient_changes_nothing(impl: Subject, case: AdamCase) -> None:
+    """From the start, with every parameter away from zero: decay would show."""
+    parameters = random_parameters("transformer", case.config, case.rng(1))
+    optimizer = OptimizerBoundary(impl, case.config, parameters)
+    zeros = {name: np.zeros_like(x, dtype=float_dtype(case.dtype)) for name, x in parameters.items()}
+    for rate in case.rates[:2]:
+        optimizer.step(zeros, rate)
+    for name, value in optimizer.parameters().items():
+        expect_same_bits(value, parameters[name], f"{name} after a zero gradient")

@@ -1,0 +1,230 @@
+"""M5: training steps against the reference, logging, accumulation, evaluation, repeatability."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
+
+from attest.boundary import Subject
+from attest.boundary.training import TrainerBoundary
+from attest.checks.arrays import expect, expect_same_bits
+from attest.checks.training import (
+    expect_log,
+    expect_number,
+    expect_ratio,
+    expect_same_reports,
+    expect_same_run,
+    expect_step,
+    whole_parameters,
+)
+from attest.judging.evidence import note_case
+from attest.judging.property import given, verifies
+from attest.milestones.m05_training.cases.model import words_of
+from attest.milestones.m05_training.cases.training import BOS, EOS, PAD, TrainingCase, joined, training_cases
+from attest.outcomes import NotOffered
+from attest.reference.shadow import Shadow, evaluation_loss
+
+
+def trainer_of(impl: Subject, case: TrainingCase) -> TrainerBoundary:
+    """A fresh trainer with the case's weights."""
+    return TrainerBoundary(impl, case.config, case.parameters)
+
+
+@verifies("M5.6", effort=0.3)
+@given(case=training_cases(clips=("one", "one", "middle")))
+def steps_equal_the_reference(impl: Subject, case: TrainingCase) -> None:
+    """Loss, rate, norm and parameters of four steps over batches with norms above and below the limit."""
+    trainer, shadow = trainer_of(impl, case), Shadow(case.config)
+    for batch in case.batches:
+        expect_step(trainer, shadow, [batch])
+
+
+@verifies("M5.6", effort=0.15)
+@given(case=training_cases(schedules=("cosine",), steps=6))
+def steps_take_the_rate_of_the_schedule(impl: Subject, case: TrainingCase) -> None:
+    """Through the warm-up and beyond, for the other schedule too where it is offered."""
+    case = case.but(warmup=2 + case.warmup % 2)
+    try:
+        trainer = trainer_of(impl, case)
+    except NotOffered:
+        case = case.but(schedule="inverse_sqrt")
+        trainer = trainer_of(impl, case)
+    shadow = Shadow(case.config)
+    for batch in case.batches:
+        expect_step(trainer, shadow, [batch])
+
+
+@verifies("M5.3b", effort=0.2)
+@given(case=training_cases(steps=5))
+def accumulated_batches_equal_one_large_batch(impl: Subject, case: TrainingCase) -> None:
+    """Three batches, then two, of unequal sizes and lengths; clipped once."""
+    trainer, shadow = trainer_of(impl, case), Shadow(case.config)
+    for parts in (case.batches[:3], case.batches[3:], case.batches[1:3]):
+        expect_step(trainer, shadow, [joined(parts)], accumulated=parts)
+
+
+@verifies("M5.9", effort=0.3)
+@given(case=training_cases(steps=1, smoothing=(0.0,)), rows=st.integers(1, 5))
+def labels_are_the_input_shifted_by_one(impl: Subject, case: TrainingCase, rows: int) -> None:
+    """The first loss and gradient; and with more padding they are the same."""
+    batch = joined([case.batches[0], *case.but(steps=2, rows=rows).batches[1:]])
+    expect_step(trainer_of(impl, case), Shadow(case.config), [batch])
+    longer = {name: np.pad(ids, ((0, 0), (0, 2))) for name, ids in batch.items()}
+    expect_step(trainer_of(impl, case), Shadow(case.config), [longer])
+
+
+@verifies("M5.9")
+def the_shortest_target_asks_for_the_end(impl: Subject) -> None:
+    """BOS EOS: one label, and it is EOS."""
+    case = TrainingCase(steps=1, dtype=impl.dtypes[-1], clip="one").fitted(impl)
+    batch = {"source": np.array([[3, 4]] * 2), "target": np.array([[BOS, EOS]] * 2)}
+    note_case(f"{case} target=BOS EOS", "shortest")
+    expect_step(trainer_of(impl, case), Shadow(case.config), [batch])
+
+
+@verifies("M5.9")
+def the_longest_target_has_one_column_more_than_max_len(impl: Subject) -> None:
+    """The decoder reads all columns but the last: max_len of them."""
+    case = TrainingCase(steps=1, dtype=impl.dtypes[-1], clip="one").fitted(impl)
+    longest = case.config.max_len
+    words = words_of(case.rng(5), 4, longest, case.vocab, (PAD, BOS, EOS))
+    target = np.pad(words[2:], ((0, 0), (1, 0)), constant_values=BOS)
+    target[:, -1] = EOS
+    note_case(f"{case} target of {longest + 1} columns, max_len={longest}", "longest")
+    batch = {"source": words[:2], "target": target}
+    expect_step(trainer_of(impl, case), Shadow(case.config), [batch])
+
+
+@verifies("M5.10", effort=0.2)
+@given(case=training_cases(smoothing=(0.0,)))
+def each_step_sees_its_own_batch_only(impl: Subject, case: TrainingCase) -> None:
+    """The norm after other steps is the norm of this batch at these parameters."""
+    trainer = trainer_of(impl, case)
+    shadow = Shadow(case.config)
+    for i, batch in enumerate((*case.batches, case.batches[0]), 1):
+        wanted = shadow(whole_parameters(trainer), [batch]).norm
+        expect_number(trainer.step(batch)["norm"], wanted, f"the gradient norm of step {i}")
+
+
+@verifies("M5.10")
+def training_uses_dropout_and_evaluation_does_not(impl: Subject) -> None:
+    """Also after evaluate; the chance that four noisy losses are all this near the quiet one is nil."""
+    case = TrainingCase(dropout=0.5, warmup=400, rows=6, clip="one", dtype=impl.dtypes[0]).fitted(impl)
+    trainer = trainer_of(impl, case)
+    for when in ("at first", "after an evaluation"):
+        note_case(f"{case} {when}", "dropout")
+        gaps = []
+        for batch in case.batches:
+            quiet = float(evaluation_loss(case.config, whole_parameters(trainer), [batch]).value)
+            gaps.append(abs(trainer.step(batch)["loss"] - quiet))
+        near = f"within {max(gaps):.2g} of those without"
+        seen = f"the losses of four steps with dropout {case.dropout} {when} are {near}"
+        expect(max(gaps) > 1e-3, f"{seen}; training should be in train mode")
+        trainer.evaluate(case.batches)
+
+
+@verifies("M5.10")
+def every_step_draws_noise_of_its_own(impl: Subject) -> None:
+    """At a rate of next to nothing, the losses of the same batch differ by their dropout alone."""
+    case = TrainingCase(dropout=0.5, warmup=10**8, rows=6, clip="one", dtype=impl.dtypes[0]).fitted(impl)
+    note_case(f"{case} the same batch four times", "dropout")
+    trainer = trainer_of(impl, case)
+    losses = [trainer.step(case.batches[1])["loss"] for _ in range(4)]
+    seen = f"four steps on the same batch with dropout {case.dropout} gave losses within {np.ptp(losses):.2g}"
+    expect(np.ptp(losses) > 1e-3, f"{seen}; each should draw noise of its own")
+
+
+@verifies("M5.10")
+def evaluation_leaves_the_mode(impl: Subject) -> None:
+    """A model in train mode is in train mode afterwards, and one in eval mode in eval mode."""
+    case = TrainingCase(dropout=0.5, rows=6, dtype=impl.dtypes[0]).fitted(impl)
+    trainer = trainer_of(impl, case)
+    batch = case.batches[1]
+    inputs = {"source": batch["source"], "target": batch["target"][:, :-1]}
+    trainer.model.eval()
+    quiet = trainer.model(**inputs)["logits"]
+    for mode in ("train", "eval"):
+        note_case(f"{case} mode={mode}", "mode")
+        trainer.model.train(7) if mode == "train" else trainer.model.eval()
+        before = trainer.model(**inputs)["logits"]
+        trainer.evaluate(case.batches)
+        expect_same_bits(trainer.model(**inputs)["logits"], before, f"logits in {mode} mode after evaluate")
+        expect(mode == "eval" or not np.array_equal(before, quiet), "train mode has no dropout")
+
+
+@verifies("M5.8", effort=0.2)
+@given(case=training_cases(steps=5), log_every=st.sampled_from((2, 1, 3, 5, 9)))
+def loss_and_rate_are_logged_every_n_steps(impl: Subject, case: TrainingCase, log_every: int) -> None:
+    """After steps N, 2N, ... and no others: that step's loss and the rate it used."""
+    twin = trainer_of(impl, case)
+    reports = [twin.step(batch) for batch in case.batches]
+    logged = trainer_of(impl, case).fit(case.batches, log_every)
+    expect_log(logged, reports, range(1, case.steps + 1), log_every)
+
+
+@verifies("M5.8", effort=0.15)
+@given(case=training_cases(dropout=0.3, steps=5), log_every=st.sampled_from((2, 3, 4)))
+def fit_makes_the_steps_of_step(impl: Subject, case: TrainingCase, log_every: int) -> None:
+    """After a step, and after another fit: the same numbers, noise and last batches included."""
+    twin, trainer = trainer_of(impl, case), trainer_of(impl, case)
+    wanted = [twin.step(batch) for batch in (*case.batches, *case.batches[:4])]
+    trainer.step(case.batches[0])
+    logged = trainer.fit(case.batches[1:], log_every)
+    logged += trainer.fit(case.batches[:4], log_every, once=False)
+    expect_log(logged, wanted, range(2, len(wanted) + 1), log_every)
+    expect_same_run(trainer.parameters(), twin.parameters(), "after fit, against the same steps one by one")
+
+
+@verifies("M5.10c", effort=0.15)
+@given(case=training_cases(dropout=0.3, steps=3))
+def the_same_seed_gives_the_same_run(impl: Subject, case: TrainingCase) -> None:
+    """To the bit, with dropout, and whatever other trainers do meanwhile."""
+    alone = TrainerBoundary(impl, case.config)
+    start = whole_parameters(alone)
+    wanted = [alone.step(batch) for batch in case.batches]
+    one, other = (
+        TrainerBoundary(impl, case.config),
+        TrainerBoundary(impl, case.config.but(seed=case.seed + 1)),
+    )
+    expect_same_run(one.parameters(), start, "of a second trainer with the same seed")
+    moved = any(not np.array_equal(value, start[name]) for name, value in whole_parameters(other).items())
+    expect(moved, f"the seeds {case.seed} and {case.seed + 1} give the same initial parameters")
+    seen = []
+    for batch in case.batches:
+        other.step(case.batches[0])
+        seen.append(one.step(batch))
+    expect_same_reports(seen, wanted, "of a second run with the same seed")
+    expect_same_run(one.parameters(), alone.parameters(), "after a second run with the same seed")
+
+
+@verifies("M5.13", effort=0.2)
+@given(case=training_cases(dropout=0.3, smoothing=(0.1, 0.0)))
+def evaluation_is_the_loss_per_token(impl: Subject, case: TrainingCase) -> None:
+    """Over all batches together, without smoothing and dropout, however they are cut."""
+    trainer = trainer_of(impl, case)
+    wanted = evaluation_loss(case.config, whole_parameters(trainer), case.batches)
+    whole = [joined(case.batches)]
+    for batches, once, how in (
+        (case.batches, False, "batch by batch"),
+        (case.batches, True, "from batches that can be read once"),
+        (whole, False, "in one batch"),
+    ):
+        seen = trainer.evaluate(batches, once=once)
+        expect_number(seen["loss"], wanted, f"the evaluated loss, {how},")
+        expect_ratio(seen["perplexity"], float(np.exp(seen["loss"])), 1e-5, "perplexity, against exp(loss),")
+
+
+@verifies("M5.13", effort=0.15)
+@given(case=training_cases(dropout=0.3, steps=3))
+def evaluation_changes_nothing(impl: Subject, case: TrainingCase) -> None:
+    """The next steps are the same to the bit with and without it."""
+    watched, unwatched = trainer_of(impl, case), trainer_of(impl, case)
+    seen, wanted = [], []
+    for batch in case.batches:
+        before = watched.parameters()
+        watched.evaluate(case.batches)
+        expect_same_run(watched.parameters(), before, "after evaluate")
+        seen.append(watched.step(batch))
+        wanted.append(unwatched.step(batch))
+    expect_same_reports(seen, wanted, "with an evaluation before it")
+    expect_same_run(watched.parameters(), unwatched.parameters(), "after steps with evaluations between")

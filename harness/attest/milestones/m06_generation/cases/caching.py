@@ -1,0 +1,178 @@
+"""Sequences of start, step and reorder, as one line that replays and as a state machine that draws them.
+
+A script is words joined by dots: `o` opens a session, `s0:2` steps session 0 by two tokens, `r0:1-1-0` makes
+its rows the old rows 1, 1 and 0. Shapes: B rows, t tokens so far, n new tokens, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from attest.boundary import Subject
+from attest.checks.arrays import expect_close
+from attest.contract import Array
+from attest.judging.evidence import current, note_case
+from attest.judging.property import print_drawn
+from attest.milestones.m06_generation.cases.generation import ROOM, ModelCase, model_fields
+from attest.outcomes import Expected
+from attest.reference.oracle import expected
+
+MAX_SESSIONS = 2
+MAX_ROWS = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class CacheCase(ModelCase):
+    """A model, sources of unequal length, and what is done."""
+
+    kind: ClassVar[str] = "cache"
+
+    script: str = ""
+
+    def tokens(self, turn: int, rows: int, count: int) -> Array:
+        """(rows, count): what is fed in one step; every turn has tokens of its own."""
+        return self.real_ids(self.rng(3, turn), (rows, count), self.config.target_vocab)
+
+
+@dataclass
+class Session:
+    """One decoding under way: the implementation's state beside the tokens it should stand for."""
+
+    source: Array
+    tokens: Array
+    state: Any
+
+
+class CacheRun:
+    """Does what a script says and holds every step to the full pass."""
+
+    def __init__(self, subject: Subject, case: CacheCase) -> None:
+        self.case, self.factor = case.but(script=""), subject.factor("transformer")
+        self.model = case.loaded(subject, "transformer")
+        self.fewest = subject.policy.min_size  # rows a reorder leaves
+        self.sessions: list[Session] = []
+        self.words: list[str] = []
+
+    @property
+    def line(self) -> str:
+        """The case that replays what was done so far."""
+        return print_drawn({"case": self.case.but(script=".".join(self.words))})
+
+    def did(self, word: str) -> None:
+        self.words.append(word)
+        current().case = self.line
+
+    def open(self) -> None:
+        """Start on a source of its own."""
+        self.did("o")
+        source = self.case.another_source(len(self.sessions))
+        empty = np.zeros((len(source), 0), np.int64)
+        self.sessions.append(Session(source, empty, self.model.start(source)))
+
+    def room(self, index: int) -> int:
+        """How many tokens still fit."""
+        return ROOM - int(self.sessions[index].tokens.shape[1])
+
+    def step(self, index: int, count: int) -> None:
+        """The new tokens' logits are those of the full pass on all tokens."""
+        self.did(f"s{index}:{count}")
+        session = self.sessions[index]
+        new = self.case.tokens(len(self.words), len(session.source), count)
+        session.tokens = np.concatenate([session.tokens, new], axis=1)
+        wanted = self.full_pass(session)
+        seen, session.state = self.model.step(session.state, new)
+        late = Expected(wanted.value[:, -count:], 2 * self.factor * wanted.bound[:, -count:])
+        expect_close(seen, late, "the logits of a cached step")
+
+    def full_pass(self, session: Session) -> Expected:
+        """(B, t, V) with bounds."""
+        inputs = {"source": session.source, "target": session.tokens}
+        return expected("transformer", self.case.config, self.case.parameters, inputs)["logits"]
+
+    def reorder(self, index: int, rows: list[int]) -> None:
+        """Rows repeat, drop and grow; the tokens follow."""
+        session = self.sessions[index]
+        rows = [*rows, *rows[-1:] * (self.fewest - len(rows))]
+        chosen = np.array([row % len(session.source) for row in rows], np.int64)
+        self.did(f"r{index}:{'-'.join(map(str, chosen))}")
+        session.source, session.tokens = session.source[chosen], session.tokens[chosen]
+        session.state = self.model.reorder(session.state, chosen)
+
+    def play(self, script: str) -> None:
+        """Every word of a script; steps that no longer fit are left out."""
+        for word in script.split("."):
+            index, _, argument = word[1:].partition(":")
+            if word == "o":
+                self.open()
+            elif word[0] == "r":
+                self.reorder(int(index), [int(row) for row in argument.split("-")])
+            elif self.room(int(index)):
+                self.step(int(index), min(int(argument), self.room(int(index))))
+
+
+def machine_of(subject: Subject) -> type[RuleBasedStateMachine]:
+    """The machine whose runs are scripts for this implementation."""
+
+    class CachedDecoding(RuleBasedStateMachine):
+        run: CacheRun
+
+        @initialize(case=cache_cases(scripted=False))
+        def begin(self, case: CacheCase) -> None:
+            fitted = case.fitted(subject)
+            note_case(str(fitted), *fitted.regimes)
+            self.run = CacheRun(subject, fitted)
+            self.run.open()
+
+        @precondition(lambda self: len(self.run.sessions) < MAX_SESSIONS)
+        @rule()
+        def open(self) -> None:
+            self.run.open()
+
+        @rule(which=st.integers(0, MAX_SESSIONS - 1), count=st.sampled_from((1, 1, 2, 3, 5)))
+        def step(self, which: int, count: int) -> None:
+            index = which % len(self.run.sessions)
+            if self.run.room(index):
+                self.run.step(index, min(count, self.run.room(index)))
+
+        @rule(which=st.integers(0, MAX_SESSIONS - 1), rows=rows_drawn())
+        def reorder_and_step(self, which: int, rows: list[int]) -> None:
+            index = which % len(self.run.sessions)
+            self.run.reorder(index, rows)
+            if self.run.room(index):
+                self.run.step(index, 1)
+
+        @rule(which=st.integers(0, MAX_SESSIONS - 1), rows=rows_drawn())
+        def reorder(self, which: int, rows: list[int]) -> None:
+            self.run.reorder(which % len(self.run.sessions), rows)
+
+    return CachedDecoding
+
+
+def rows_drawn() -> st.SearchStrategy[list[int]]:
+    """Row numbers, taken modulo the rows there are."""
+    return st.lists(st.integers(0, MAX_ROWS - 1), min_size=1, max_size=MAX_ROWS)
+
+
+@st.composite
+def cache_cases(draw: st.DrawFn, *, scripted: bool = True) -> CacheCase:
+    """One or two layers, up to three rows."""
+    fields = {**draw(model_fields()), "symbols": draw(st.integers(1, 6))}
+    return CacheCase(**fields, script=draw(scripts()) if scripted else "")
+
+
+@st.composite
+def scripts(draw: st.DrawFn) -> str:
+    """One session, stepped by any sizes with a reorder between; sometimes a second one in the middle."""
+    words = ["o"]
+    for _ in range(draw(st.integers(1, 4))):
+        words.append(f"s0:{draw(st.integers(1, 4))}")
+        words.append(
+            draw(st.sampled_from(("o.s1:2", "r0:0", "r0:0-0-1", "r0:2-1-0", "r0:1-0-1-0-0", "s0:1")))
+        )
+    kept = [word for i, word in enumerate(words) if word != "o.s1:2" or word not in words[:i]]
+    return ".".join([*kept, "s0:1"])

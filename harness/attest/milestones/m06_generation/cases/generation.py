@@ -1,0 +1,263 @@
+"""Small models that write, and what they are asked for.
+
+Shapes: B batch, S source length, D width, V vocabulary, W beam width, K results.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from hypothesis import strategies as st
+
+from attest.boundary import Boundary, Subject
+from attest.contract import Array, Config
+from attest.judging.cases import Case, dtypes, seeds
+from attest.reference.oracle import random_parameters
+from attest.reference.search import Searcher
+from attest.reference.teacher import SUPPRESSED, Teacher
+
+ROOM = 12  # max_len of every config here
+SOURCE_VOCAB = 9
+SPECIALS = ((0, 1, 2), (2, 0, 3), (1, 3, 0))  # pad, BOS, EOS
+NARROW = 4  # the widest beam that is not exhaustive
+ALPHAS = (0.0, 0.6, 1.0, 2.0, -0.5, -1.5)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelCase(Case):
+    """A model with random weights and a batch of right-padded sources; row 0 is as long as the batch."""
+
+    lengths: ClassVar[tuple[str, ...]] = ("B", "S")
+
+    B: int = 1
+    S: int = 1
+    D: int = 8
+    H: int = 2
+    encoders: int = 1
+    decoders: int = 1
+    symbols: int = 4
+    norm: str = "post"
+    special: int = 0
+    dropout: float = 0.3
+
+    def fitted(self, subject: Subject) -> Self:
+        case = super().fitted(subject)
+        if not subject.policy.one_config:
+            return case
+        return case.but(D=8, H=2, encoders=1, decoders=1, symbols=11, norm="post", special=0)
+
+    @cached_property
+    def config(self) -> Config:
+        pad, bos, eos = SPECIALS[self.special]
+        return Config(
+            d_model=self.D,
+            num_heads=self.H,
+            d_ff=2 * self.D,
+            num_encoder_layers=self.encoders,
+            num_decoder_layers=self.decoders,
+            source_vocab=SOURCE_VOCAB,
+            target_vocab=self.symbols + 3,
+            max_len=ROOM,
+            dropout=self.dropout,
+            norm=self.norm,
+            pad_id=pad,
+            bos_id=bos,
+            eos_id=eos,
+            dtype=self.dtype,
+        )
+
+    @cached_property
+    def parameters(self) -> dict[str, Array]:
+        return random_parameters("transformer", self.config, self.rng(1))
+
+    @property
+    def source(self) -> Array:
+        """(B, S) of the case's own seed."""
+        return self.another_source(0)
+
+    def another_source(self, salt: int, S: int | None = None) -> Array:
+        """(B, S): ids, then padding; the rows differ in length."""
+        rng, S = self.rng(2, salt), S or self.S
+        ids = self.real_ids(rng, (self.B, S), SOURCE_VOCAB)
+        own = rng.integers(1, S + 1, self.B)
+        own[0] = S
+        ids[np.arange(S) >= own[:, None]] = self.config.pad_id
+        return ids
+
+    def real_ids(self, rng: np.random.Generator, shape: tuple[int, ...], vocabulary: int) -> Array:
+        """Anything but padding."""
+        others = np.array([i for i in range(vocabulary) if i != self.config.pad_id], np.int64)
+        ids: Array = others[rng.integers(0, len(others), shape)]
+        return ids
+
+    def loaded(self, subject: Subject, operation: str) -> Boundary:
+        """The component with this case's weights."""
+        component = subject.build(operation, self.config)
+        component.load(self.parameters)
+        return component
+
+
+@dataclass(frozen=True, kw_only=True)
+class GenerationCase(ModelCase):
+    """`limit` tokens at most; `eos` is added to the projection's bias for EOS: below 0 it ends later."""
+
+    kind: ClassVar[str] = "generation"
+    gain: ClassVar[float] = 2.0  # of the projection: the larger, the more tokens differ in probability
+    lengths: ClassVar[tuple[str, ...]] = (*ModelCase.lengths, "limit")
+
+    limit: int = 6
+    eos: float = 0.0
+
+    @property
+    def regimes(self) -> tuple[str, ...]:
+        ends = {0.0: "ends somewhere", 2.0: "ends early", -1e4: "never ends"}
+        return (*super().regimes, ends.get(self.eos, "ends late"), self.norm)
+
+    @cached_property
+    def parameters(self) -> dict[str, Array]:
+        """Padding and BOS are never chosen."""
+        made = random_parameters("transformer", self.config, self.rng(1))
+        bias = made["projection.bias"].copy()
+        bias[self.config.eos_id] += self.eos
+        bias[[self.config.pad_id, self.config.bos_id]] = SUPPRESSED
+        weight = (self.gain * made["projection.weight"]).astype(bias.dtype)
+        return {**made, "projection.bias": bias, "projection.weight": weight}
+
+    def teacher(self, subject: Subject) -> Teacher:
+        """Who reads what the implementation wrote, with the bounds it declares."""
+        return Teacher(self.config, self.parameters, subject.factor("generate"))
+
+    @cached_property
+    def searcher(self) -> Searcher:
+        return Searcher(self.config, self.parameters)
+
+    def request(self, **changes: Any) -> dict[str, Any]:
+        """Keywords of one greedy call."""
+        return {"source": self.source, "max_len": self.limit, "method": "greedy", **changes}
+
+
+@dataclass(frozen=True, kw_only=True)
+class BeamCase(GenerationCase):
+    """`W` hypotheses are followed and the best `K` returned."""
+
+    kind: ClassVar[str] = "beam"
+    gain: ClassVar[float] = 1.0
+
+    W: int = 2
+    K: int = 1
+    alpha: float = 0.6
+
+    def fitted(self, subject: Subject) -> Self:
+        """A beam wide enough for every output stays one."""
+        case = super().fitted(subject)
+        if not subject.policy.one_config or self.W <= NARROW:
+            return case
+        case = case.but(symbols=2, limit=min(case.limit, 3))
+        return case.but(W=(case.symbols + 3) ** case.limit, K=min(case.K, outputs(case.symbols, case.limit)))
+
+    @property
+    def regimes(self) -> tuple[str, ...]:
+        return (*super().regimes, f"W={min(self.W, 5)}", f"alpha={self.alpha}")
+
+    def request(self, **changes: Any) -> dict[str, Any]:
+        """Keywords of one beam search."""
+        asked = {"width": self.W, "num_results": self.K, "alpha": self.alpha, "method": "beam"}
+        return {"source": self.source, "max_len": self.limit, **asked, **changes}
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnevenCase(BeamCase):
+    """Rows that are done at different steps: tokens differ much, and a large alpha prefers what ends late."""
+
+    kind: ClassVar[str] = "uneven"
+    gain: ClassVar[float] = 3.0
+
+
+@st.composite
+def model_fields(draw: st.DrawFn, *, max_rows: int = 3) -> dict[str, Any]:
+    """Sizes and options that every case of a small model has."""
+    return {
+        "B": draw(st.sampled_from([*range(1, max_rows + 1), max_rows])),
+        "S": draw(st.sampled_from((1, 2, 3, 4, 5, 4, 5))),
+        "D": draw(st.sampled_from((4, 8, 12))),
+        "H": draw(st.sampled_from((1, 2, 4))),
+        "encoders": draw(st.integers(1, 2)),
+        "decoders": draw(st.integers(1, 2)),
+        "norm": draw(st.sampled_from(("post", "pre"))),
+        "special": draw(st.integers(0, len(SPECIALS) - 1)),
+        "dtype": draw(dtypes()),
+        "seed": draw(seeds()),
+    }
+
+
+@st.composite
+def generation_cases(
+    draw: st.DrawFn,
+    *,
+    min_rows: int = 1,
+    min_limit: int = 1,
+    ends: tuple[float, ...] = (0.0, 2.0, -2.0, -1e4),
+) -> GenerationCase:
+    """Up to four rows that end early, late or never."""
+    fields = draw(model_fields(max_rows=4))
+    fields["B"] = max(min_rows, fields["B"])
+    return GenerationCase(
+        **fields,
+        symbols=draw(st.integers(2, 8)),
+        limit=max(min_limit, draw(st.sampled_from((1, 2, 3, 4, 5, 6, 8, 6, 5)))),
+        eos=draw(st.sampled_from(ends)),
+    )
+
+
+@st.composite
+def beam_cases(draw: st.DrawFn, *, min_rows: int = 1, alphas: tuple[float, ...] = ALPHAS) -> BeamCase:
+    """Narrow beams over vocabularies that always fill them, so that no suppressed token ever ranks."""
+    width = draw(st.sampled_from((1, 2, 3, 4, 2, 3)))
+    fields = draw(model_fields(max_rows=3))
+    fields["B"] = max(min_rows, fields["B"])
+    return BeamCase(
+        **fields,
+        symbols=2 * width + draw(st.integers(1, 3)),
+        limit=draw(st.sampled_from((1, 2, 3, 4, 5, 6, 4, 5, 6))),
+        eos=draw(st.sampled_from((0.0, 1.0, 2.0, -1.0, 1.0))),
+        W=width,
+        K=min(width, draw(st.sampled_from((1, 2, 3, 4, 4, 4)))),
+        alpha=draw(st.sampled_from(alphas)),
+    )
+
+
+@st.composite
+def uneven_cases(draw: st.DrawFn) -> UnevenCase:
+    """Many rows and as many results as hypotheses, so that a row that collects too long shows it."""
+    width = draw(st.sampled_from((3, 2, 3)))
+    return UnevenCase(
+        **{**draw(model_fields()), "B": draw(st.sampled_from((6, 5, 6))), "S": draw(st.integers(3, 5))},
+        symbols=2 * width + draw(st.integers(2, 5)),
+        limit=draw(st.sampled_from((8, 7, 8))),
+        eos=draw(st.sampled_from((1.0, 2.0))),
+        W=width,
+        K=width,
+        alpha=draw(st.sampled_from((4.0, 3.0))),
+    )
+
+
+def outputs(symbols: int, limit: int) -> int:
+    """How many there are without a suppressed token: ended after n symbols, or cut off."""
+    return sum(int(symbols**n) for n in range(limit)) + int(symbols**limit)
+
+
+@st.composite
+def exhaustive_cases(draw: st.DrawFn, *, alphas: tuple[float, ...] = ALPHAS) -> BeamCase:
+    """W = V^limit on a tiny vocabulary; K stays among the outputs without a suppressed token."""
+    symbols, limit = draw(st.sampled_from(((2, 3), (2, 2), (1, 3), (3, 2), (2, 1))))
+    fields = {**draw(model_fields(max_rows=2)), "symbols": symbols, "limit": limit}
+    return BeamCase(
+        **fields,
+        eos=draw(st.sampled_from((0.0, 1.0, -1.0))),
+        W=(symbols + 3) ** limit,
+        K=draw(st.integers(1, outputs(symbols, limit))),
+        alpha=draw(st.sampled_from(alphas)),
+    )

@@ -1,0 +1,179 @@
+"""M6: beam search, its scores and its length penalty."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+
+from attest.boundary import Subject
+from attest.checks.arrays import expect, expect_refused, expect_same_bits
+from attest.checks.generation import (
+    Found,
+    expect_best,
+    expect_greedy,
+    expect_ordered,
+    expect_scores,
+    results_of,
+    tolerance_of,
+)
+from attest.contract import Array
+from attest.judging.evidence import note_case
+from attest.judging.property import given, verifies
+from attest.milestones.m06_generation.cases.generation import (
+    ALPHAS,
+    BeamCase,
+    UnevenCase,
+    beam_cases,
+    exhaustive_cases,
+    outputs,
+    uneven_cases,
+)
+from attest.reference.teacher import Reading, summed
+
+
+def beam(impl: Subject, case: BeamCase, **changes: object) -> list[list[Found]]:
+    """The K results of each row."""
+    seen = case.loaded(impl, "generate")(**case.request(**changes))
+    return results_of(seen, case.config, case.B, case.K, case.limit)
+
+
+def read(impl: Subject, case: BeamCase, row: int, found: list[Found]) -> list[Reading]:
+    """What the model says of the hypotheses of one row when it is fed them whole."""
+    source = np.repeat(case.source[row : row + 1], len(found), axis=0)
+    return case.teacher(impl).read(source, [tokens for tokens, _ in found])
+
+
+@verifies("M6.2", effort=0.5)
+@given(case=exhaustive_cases())
+def a_wide_beam_is_exhaustive_search(impl: Subject, case: BeamCase) -> None:
+    """With V^max_len hypotheses nothing is pruned, so the results are the best of all outputs."""
+    for row, found in enumerate(beam(impl, case)):
+        expect_ordered(found)
+        wanted = case.searcher.exhaustive(case.source[row : row + 1], case.limit, case.alpha)
+        readings = read(impl, case, row, found)
+        expect_best(found, wanted, tolerance_of(readings, case.alpha, case.limit))
+
+
+@verifies("M6.2", effort=1.5)
+@given(case=beam_cases(min_rows=2))
+def a_narrow_beam_keeps_what_it_should(impl: Subject, case: BeamCase) -> None:
+    """The 2W best continuations, finished among the first W, W others live on; near ties are excluded."""
+    expect_searched(impl, case)
+
+
+@verifies("M6.2", effort=0.3)
+@given(case=uneven_cases())
+def a_row_that_is_done_collects_no_more(impl: Subject, case: UnevenCase) -> None:
+    """With W finished a row is closed, however long the other rows of the batch are searched."""
+    expect_searched(impl, case)
+
+
+def expect_searched(impl: Subject, case: BeamCase) -> None:
+    """Row by row what the slow search finds for the row alone, where no candidates are nearly tied."""
+    for row, found in enumerate(beam(impl, case)):
+        expect_ordered(found)
+        wanted = case.searcher.beam(case.source[row : row + 1], case.limit, case.W, case.alpha)
+        tolerance = tolerance_of(read(impl, case, row, found), case.alpha, case.limit)
+        if wanted.gap > 2 * tolerance:
+            expect_best(found, wanted.results, tolerance)
+
+
+@verifies("M6.2", effort=0.3)
+@given(case=beam_cases())
+def width_one_is_greedy(impl: Subject, case: BeamCase) -> None:
+    """Each token of a beam of one has the largest logit."""
+    case = case.but(W=1, K=1)
+    for row, found in enumerate(beam(impl, case)):
+        expect_greedy(read(impl, case, row, found)[0], f"row {row} with width 1")
+
+
+@verifies("M6.2")
+def four_wide_by_default(impl: Subject) -> None:
+    """Without a width four results can be had and five cannot; alpha is 0.6 and the method beam."""
+    case = BeamCase(B=2, S=3, symbols=11, limit=5, W=4, K=4, seed=3, dtype=impl.dtypes[0]).fitted(impl)
+    note_case(str(case), "defaults")
+    component = case.loaded(impl, "generate")
+    plain = {"source": case.source, "max_len": case.limit}
+    wanted, seen = component(**case.request()), component(**plain, num_results=4)
+    for name in ("tokens", "scores"):
+        expect(name in seen and name in wanted, f"generate returned no {name}")
+        expect_same_bits(seen[name], wanted[name], f"{name} with the default width, alpha and method")
+    one = component(**plain)
+    expect(one["tokens"].shape[1] == 1, f"{one['tokens'].shape[1]} results by default, should be 1")
+    expect_refused(lambda: component.component(**plain, num_results=5), "num_results=5 of the default width")
+
+
+@verifies("M6.2a")
+@given(case=beam_cases(min_rows=2))
+def every_score_is_that_of_its_tokens(impl: Subject, case: BeamCase) -> None:
+    """The implementation's own model, fed each hypothesis whole, gives its score."""
+    model = case.loaded(impl, "transformer")
+    for row, found in enumerate(beam(impl, case)):
+        expect_ordered(found)
+        teacher = case.teacher(impl)
+        fed = no_smaller(teacher.inputs([tokens for tokens, _ in found]), impl, case)
+        own = logits_of(model(source=np.repeat(case.source[row : row + 1], len(fed), axis=0), target=fed))
+        readings = read(impl, case, row, found)
+        said = [
+            Reading(r.tokens, r.logits, r.bounds, summed(own[k], r.tokens), 2 * r.error)
+            for k, r in enumerate(readings)
+        ]
+        expect_scores(found, said, case.alpha)
+
+
+def no_smaller(fed: Array, impl: Subject, case: BeamCase) -> Array:
+    """The targets (K, L), with rows and padding added up to the least size of a shape policy."""
+    rows, length = (max(0, impl.policy.min_size - n) for n in fed.shape)
+    wide = np.pad(fed, ((0, 0), (0, length)), constant_values=case.config.pad_id)
+    return np.pad(wide, ((0, rows), (0, 0)), mode="edge")
+
+
+def logits_of(seen: dict[str, Array]) -> Array:
+    """The model's output."""
+    expect("logits" in seen, f"transformer returned {sorted(seen)}, should return logits")
+    return seen["logits"]
+
+
+@verifies("M6.8", effort=0.5)
+@given(case=beam_cases())
+def the_score_follows_its_formula(impl: Subject, case: BeamCase) -> None:
+    """log-probability / ((5 + n) / 6)^alpha for every alpha, and 0.6 is the default."""
+    component = case.loaded(impl, "generate")
+    for alpha in (*ALPHAS, None):
+        request = case.request(**{} if alpha is None else {"alpha": alpha})
+        if alpha is None:
+            del request["alpha"]
+        seen = results_of(component(**request), case.config, case.B, case.K, case.limit)
+        for row, found in enumerate(seen):
+            expect_scores(found, read(impl, case, row, found), 0.6 if alpha is None else alpha)
+
+
+@verifies("M6.8", effort=0.5)
+@given(case=exhaustive_cases(alphas=ALPHAS))
+def a_larger_alpha_never_favours_the_shorter(impl: Subject, case: BeamCase) -> None:
+    """If the longer of two outputs is preferred at one alpha, it is preferred at every larger one."""
+    case = case.but(K=outputs(case.symbols, case.limit))
+    lower, higher = beam(impl, case), beam(impl, case.but(alpha=case.alpha + 1.0))
+    for row in range(case.B):
+        readings = read(impl, case, row, lower[row])
+        tolerance = tolerance_of(readings, case.alpha, case.limit)
+        before, after = dict(lower[row]), dict(higher[row])
+        for long, short in ((a, b) for a in before for b in before if len(a) > len(b)):
+            expect(
+                before[long] - before[short] <= tolerance
+                or (long in after and short in after and after[long] >= after[short] - tolerance),
+                f"{long} is preferred to {short} at alpha={case.alpha}, not at {case.alpha + 1.0}",
+            )
+
+
+@verifies("M6.8", effort=0.5)
+@given(case=exhaustive_cases(alphas=(0.0,)))
+def alpha_zero_ranks_by_log_probability(impl: Subject, case: BeamCase) -> None:
+    """The best K by what the model gives them, whatever their length."""
+    for row, found in enumerate(beam(impl, case)):
+        readings = read(impl, case, row, found)
+        tolerance = tolerance_of(readings, 0.0, case.limit)
+        falling = [reading.log_probability for reading in readings]
+        for rank, (better, worse) in enumerate(pairwise(falling)):
+            expect(better >= worse - tolerance, f"rank {rank} is less likely than rank {rank + 1} at alpha=0")

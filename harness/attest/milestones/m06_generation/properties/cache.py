@@ -1,0 +1,111 @@
+"""M6: decoding with a cache says what the full pass says, and costs one token a step."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from hypothesis import strategies as st
+
+from attest.boundary import Boundary, Subject
+from attest.boundary.training import TrainerBoundary
+from attest.checks.arrays import expect, expect_close, expect_refused
+from attest.checks.cost import Workload, step_flops, step_seconds
+from attest.judging.evidence import note_case
+from attest.judging.options import takes
+from attest.judging.property import given, stateful, verifies
+from attest.milestones.m06_generation.cases.caching import CacheCase, CacheRun, cache_cases, machine_of
+from attest.milestones.m06_generation.cases.generation import ROOM
+from attest.reference.oracle import expected
+
+SHORT, LONG = 50, 400
+
+
+@verifies("M6.3")
+@stateful(steps=8, replay="a_script_of_steps_equals_the_full_pass")
+def a_cached_step_equals_the_full_pass(impl: Subject) -> Any:
+    """A cached step gives the full pass's logits, whatever was started, stepped and reordered before."""
+    return machine_of(impl)
+
+
+@verifies("M6.3", effort=0.5)
+@given(case=cache_cases())
+def a_script_of_steps_equals_the_full_pass(impl: Subject, case: CacheCase) -> None:
+    """A cached step gives the full pass's logits after steps of any sizes, reorders and other starts."""
+    CacheRun(impl, case).play(case.script)
+
+
+@verifies("M6.3", effort=0.3)
+@given(case=cache_cases(scripted=False))
+def a_start_follows_the_parameters(impl: Subject, case: CacheCase) -> None:
+    """The same source is started again after a load, and read with what was loaded."""
+    model = case.loaded(impl, "transformer")
+    expect_cached(model, case)
+    model.load(case.but(seed=case.seed + 1).parameters)
+    expect_cached(model, case)
+
+
+@verifies("M6.3", effort=0.2)
+@given(case=cache_cases(scripted=False))
+def a_start_follows_training(impl: Subject, case: CacheCase) -> None:
+    """The same source is started again after steps of the trainer, which may change weights in place."""
+    config = case.config.but(dropout=0.0, warmup=1)
+    if impl.policy.one_config or not takes(impl, "trainer", config):
+        return  # under such a policy training would cost graphs of its own
+    trainer = TrainerBoundary(impl, config, case.parameters)
+    expect_cached(trainer.model, case)
+    for turn in range(2):
+        target = case.tokens(turn, case.B, 5)
+        target[:, 0], target[:, -1] = config.bos_id, config.eos_id
+        trainer.step({"source": case.source, "target": target})
+        expect_cached(trainer.model, case)
+
+
+def expect_cached(model: Boundary, case: CacheCase) -> None:
+    """Start and step give what the full pass gives with the parameters of the moment."""
+    inputs = {"source": case.source, "target": case.tokens(0, case.B, 3)}
+    wanted = expected("transformer", case.config, model.parameters(), inputs)["logits"]
+    model.eval()
+    seen, _ = model.step(model.start(case.source), inputs["target"])
+    expect_close(seen, wanted, "the logits of a cached step", factor=2 * model.widening)
+
+
+@verifies("M6.3", effort=0.3)
+@given(case=cache_cases(), first=st.integers(1, ROOM - 1), over=st.sampled_from((1, 1, 3)))
+def no_step_beyond_the_last_position(impl: Subject, case: CacheCase, first: int, over: int) -> None:
+    """max_len tokens fit; what would go beyond is refused, in one step or after many."""
+    for before in ((ROOM,), (first, ROOM - first), (first,), ()):
+        run = CacheRun(impl, case)
+        run.open()
+        for count in before:
+            run.step(0, count)
+        excess = ROOM - sum(before) + over
+        tokens = case.tokens(0, case.B, excess)
+        state = run.sessions[0].state
+        run.did(f"s0:{excess}")
+        what = f"a step of {excess} tokens after {sum(before)}, with max_len={ROOM},"
+        expect_refused(partial(run.model.component.step, state, tokens), what)
+
+
+@verifies("M6.4")
+def a_step_works_on_the_new_token_only(impl: Subject) -> None:
+    """Counted in floating-point operations where torch computes, by growth of time elsewhere."""
+    work = Workload(dtype=impl.dtypes[0])
+    seen, needed = step_flops(impl, work, LONG), work.flops_of_a_step
+    note_case(f"one step after {LONG} tokens, {work}", "operations" if seen else "seconds")
+    if seen:
+        expect(
+            seen <= 1.5 * needed,
+            f"a step after {LONG} tokens took {seen:,} floating-point operations, one new token needs "
+            f"{needed:,}; should be at most 1.5 times that",
+        )
+        return
+    longer_source = replace(work, S=LONG)
+    for what, long in (("prefix", (work, LONG)), ("source", (longer_source, SHORT))):
+        few, many = step_seconds(impl, (work, SHORT), long)
+        expect(
+            many <= 3 * few,
+            f"a step with a {what} of {LONG} tokens took {many / few:.1f} times as long as with {SHORT}, "
+            "should be at most 3 times",
+        )

@@ -1,0 +1,258 @@
+"""M6: greedy generation, rows that do not depend on each other, and requests that are refused."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from attest.boundary import Boundary, Subject, quiet
+from attest.checks.arrays import expect, expect_refused, expect_refused_by_name, expect_same_bits
+from attest.checks.generation import (
+    Found,
+    expect_best,
+    expect_greedy,
+    expect_same_choices,
+    expect_scores,
+    results_of,
+    tolerance_of,
+)
+from attest.contract import Array
+from attest.judging.evidence import note_case
+from attest.judging.property import given, verifies
+from attest.milestones.m06_generation.cases.generation import (
+    ROOM,
+    SOURCE_VOCAB,
+    BeamCase,
+    GenerationCase,
+    beam_cases,
+    generation_cases,
+    uneven_cases,
+)
+from attest.outcomes import NotOffered
+from attest.reference.search import Result
+
+
+def greedy(component: Boundary, case: GenerationCase, **changes: Any) -> list[Found]:
+    """The one result of each row."""
+    request = case.request(**changes)
+    rows = len(request["source"])
+    found = results_of(component(**request), case.config, rows, 1, request["max_len"])
+    return [row[0] for row in found]
+
+
+@verifies("M6.1")
+@given(case=generation_cases())
+def greedy_takes_the_likeliest_token(impl: Subject, case: GenerationCase) -> None:
+    """Each token has the largest logit given the tokens before it; rows end on their own."""
+    found = greedy(case.loaded(impl, "generate"), case)
+    readings = case.teacher(impl).read(case.source, [tokens for tokens, _ in found])
+    for row, reading in enumerate(readings):
+        expect_greedy(reading, f"row {row}")
+    expect_scores(found, readings, 0.0)
+
+
+@verifies("M6.1", effort=0.5)
+@given(case=generation_cases(min_limit=2))
+def of_equal_logits_the_lowest_id_wins(impl: Subject, case: GenerationCase) -> None:
+    """With a projection of zeros the logits are the bias, to the bit."""
+    c = case.config
+    real = [i for i in range(c.target_vocab) if i not in (c.pad_id, c.bos_id)]
+    best = sorted(int(i) for i in case.rng(7).choice(real, 2, replace=False))
+    bias = case.parameters["projection.bias"].copy()
+    bias[real] = np.where(np.isin(real, best), 1.0, -1.0)
+    weight = np.zeros_like(case.parameters["projection.weight"])
+    component = impl.build("generate", c)
+    component.load({**case.parameters, "projection.weight": weight, "projection.bias": bias})
+    wanted = (best[0],) * (1 if best[0] == c.eos_id else case.limit)
+    for tokens, _ in greedy(component, case):
+        expect(
+            tokens == wanted, f"tokens {tokens} were chosen, ids {best} are equally likely; take {best[0]}"
+        )
+
+
+def row_alone(impl: Subject, case: GenerationCase, row: int, extra: int = 0) -> Array:
+    """One row of the source without its padding, or with some more of it; as long as a shape policy asks."""
+    ids = case.source[row : row + 1]
+    ids = ids[:, ids[0] != case.config.pad_id]
+    missing = max(0, impl.policy.min_size - ids.shape[1])
+    return np.pad(ids, ((0, 0), (0, missing + extra)), constant_values=case.config.pad_id)
+
+
+@verifies("M6.9", effort=0.5)
+@given(case=generation_cases(min_rows=2))
+def a_row_does_not_depend_on_its_neighbours(impl: Subject, case: GenerationCase) -> None:
+    """Greedy gives for each row what it gives for the row alone, however much padding is added."""
+    component = case.loaded(impl, "generate")
+    together = greedy(component, case)
+    for row, (tokens, score) in enumerate(together):
+        for extra in (0, 3):
+            alone = greedy(component, case, source=row_alone(impl, case, row, extra))[0]
+            reading = case.teacher(impl).read(row_alone(impl, case, row), [alone[0]])[0]
+            expect_same_choices(tokens, alone[0], reading, f"row {row} in the batch, against alone,")
+            if tokens == alone[0]:
+                close = [Result(alone[0], 0.0, alone[1])]
+                expect_best([(tokens, score)], close, 2 * reading.error)
+
+
+@verifies("M6.9", effort=0.5)
+@given(case=st.one_of(beam_cases(min_rows=2), uneven_cases()))
+def a_beam_does_not_depend_on_its_neighbours(impl: Subject, case: BeamCase) -> None:
+    """Hypotheses and scores of a row are those of the row alone, unless two candidates are nearly tied."""
+    component = case.loaded(impl, "generate")
+    together = results_of(component(**case.request()), case.config, case.B, case.K, case.limit)
+    for row in range(case.B):
+        source = row_alone(impl, case, row)
+        seen = component(**case.request(source=source))
+        alone = results_of(seen, case.config, 1, case.K, case.limit)[0]
+        readings = case.teacher(impl).read(np.repeat(source, case.K, 0), [tokens for tokens, _ in alone])
+        tolerance = 2 * tolerance_of(readings, case.alpha, case.limit)
+        same = [tokens for tokens, _ in together[row]] == [tokens for tokens, _ in alone]
+        if same or case.searcher.beam(source, case.limit, case.W, case.alpha).gap > 2 * tolerance:
+            expect_best(together[row], [Result(t, 0.0, score) for t, score in alone], tolerance)
+
+
+@verifies("M6.9", effort=0.3)
+@given(case=generation_cases())
+def a_call_does_not_depend_on_the_one_before(impl: Subject, case: GenerationCase) -> None:
+    """The second call equals the first, also after one with more rows, a longer source and more tokens."""
+    component = case.loaded(impl, "generate")
+    longer = np.concatenate([case.another_source(1, ROOM)] * 2)
+    for request in (case.request(), case.request(method="beam")):
+        first = component(**request)
+        component(**{**request, "source": longer, "max_len": ROOM})
+        again = component(**request)
+        for name in ("tokens", "scores"):
+            expect(name in first and name in again, f"generate returned no {name}")
+            expect_same_bits(again[name], first[name], f"{name} of a second call")
+
+
+@verifies("M6.6", "M6.9", effort=0.3)
+@given(case=generation_cases(min_limit=2))
+def an_answer_follows_the_parameters(impl: Subject, case: GenerationCase) -> None:
+    """Asked again after a load, the same source is answered with what was loaded."""
+    component = case.loaded(impl, "generate")
+    greedy(component, case)
+    other = case.but(seed=case.seed + 1)
+    component.load(other.parameters)
+    found = greedy(component, case)
+    readings = other.teacher(impl).read(case.source, [tokens for tokens, _ in found])
+    for row, reading in enumerate(readings):
+        expect_greedy(reading, f"row {row} after a load")
+    expect_scores(found, readings, 0.0)
+
+
+def training_flag(component: Any) -> bool | None:
+    """The flag of the component or of the module inside it, where there is one."""
+    for owner in (component, getattr(component, "module", None), getattr(component, "model", None)):
+        flag = getattr(owner, "training", None)
+        if isinstance(flag, bool):
+            return flag
+    return None
+
+
+@verifies("M6.9", effort=0.3)
+@given(case=generation_cases())
+def generation_is_in_eval_mode_and_leaves_the_mode_alone(impl: Subject, case: GenerationCase) -> None:
+    """In train mode the answer is that of eval mode; afterwards the training flag is as it was."""
+    component = case.loaded(impl, "generate")
+    wanted = component(**case.request())
+    expect(training_flag(component.component) is not True, "training is on after a call in eval mode")
+    component.train(case.seed)
+    before = training_flag(component.component)
+    seen = component(**case.request())
+    after = training_flag(component.component)
+    component.eval()
+    expect(before == after, f"training was {before} before the call and {after} after it")
+    for name in ("tokens", "scores"):
+        expect(name in seen and name in wanted, f"generate returned no {name}")
+        expect_same_bits(seen[name], wanted[name], f"{name} generated in train mode")
+
+
+@verifies("M6.9a", effort=0.5)
+@given(case=generation_cases())
+def left_padding_changes_nothing(impl: Subject, case: GenerationCase) -> None:
+    """A source padded on the left gives the tokens and score of the source alone."""
+    component = case.loaded(impl, "generate")
+    for row in range(case.B):
+        plain = row_alone(impl, case, row)
+        padded = np.pad(plain, ((0, 0), (1 + row, 0)), constant_values=case.config.pad_id)
+        tokens, score = greedy_unless_refused(component, case, padded)
+        alone = greedy(component, case, source=plain)[0]
+        reading = case.teacher(impl).read(plain, [alone[0]])[0]
+        expect_same_choices(tokens, alone[0], reading, f"row {row} padded on the left, against alone,")
+        if tokens == alone[0]:
+            expect_best([(tokens, score)], [Result(tokens, 0.0, alone[1])], 2 * reading.error)
+
+
+def greedy_unless_refused(component: Boundary, case: GenerationCase, source: Array) -> Found:
+    """Left padding may be refused; then the criterion is not offered."""
+    try:
+        with quiet():
+            component.component(**case.request(source=source))
+    except ValueError as refusal:
+        raise NotOffered(f"left-padded sources are refused: {refusal}") from None
+    except Exception:
+        pass  # the next line reports it
+    return greedy(component, case, source=source)[0]
+
+
+def nonsense() -> dict[str, tuple[dict[str, Any], tuple[str, ...]]]:
+    """Requests that cannot be meant, and the words a refusal should hold."""
+    beam = {"method": "beam", "width": 4, "num_results": 1}
+    sample = {"method": "sample"}
+    return {
+        "width=0": ({**beam, "width": 0}, ("width", "0")),
+        "width=-1": ({**beam, "width": -1}, ("width", "-1")),
+        "num_results=3 of width=2": ({**beam, "width": 2, "num_results": 3}, ("num_results", "3")),
+        "num_results=0": ({**beam, "num_results": 0}, ("num_results", "0")),
+        "temperature=-0.5": ({**sample, "temperature": -0.5}, ("temperature", "-0.5")),
+        "temperature=nan": ({**sample, "temperature": math.nan}, ("temperature", "nan")),
+        "max_len=0": ({"max_len": 0}, ("max_len", "0")),
+        "max_len=0 of a beam": ({**beam, "max_len": 0}, ("max_len", "0")),
+        "max_len=-2": ({"max_len": -2}, ("max_len", "-2")),
+        f"max_len={ROOM + 1}": ({"max_len": ROOM + 1}, ("max_len", f"{ROOM + 1}")),
+        f"max_len={ROOM + 1} of a beam": ({**beam, "max_len": ROOM + 1}, ("max_len", f"{ROOM + 1}")),
+        "top_k=0": ({**sample, "top_k": 0}, ("top_k", "0")),
+        "top_k=-1": ({**sample, "top_k": -1}, ("top_k", "-1")),
+        "top_p=0.0": ({**sample, "top_p": 0.0}, ("top_p", "0.0")),
+        "top_p=1.5": ({**sample, "top_p": 1.5}, ("top_p", "1.5")),
+        "top_p=nan": ({**sample, "top_p": math.nan}, ("top_p", "nan")),
+        "a source without columns": ({"source": np.zeros((2, 0), np.int64)}, ("source",)),
+        f"a source of {ROOM + 1} tokens": ({"source": np.full((1, ROOM + 1), 4)}, ("source", f"{ROOM + 1}")),
+        f"source id {SOURCE_VOCAB}": (
+            {"source": np.array([[4, SOURCE_VOCAB]])},
+            ("source", f"{SOURCE_VOCAB}"),
+        ),
+        "source id -1": ({"source": np.array([[4, -1]])}, ("source", "-1")),
+    }
+
+
+def nonsensical_calls(impl: Subject) -> list[tuple[str, Any, tuple[str, ...]]]:
+    """What is asked, the call, the words."""
+    case = GenerationCase(S=2, symbols=11, limit=3, dtype=impl.dtypes[0]).fitted(impl)
+    component = case.loaded(impl, "generate")
+    greedy(component, case)  # a sensible request is answered
+    made = []
+    for what, (changes, words) in nonsense().items():
+        request = case.request(**changes)
+        made.append((what, lambda request=request: component.component(**request), words))
+    return made
+
+
+@verifies("M6.10")
+def nonsense_is_refused(impl: Subject) -> None:
+    """An exception before any output."""
+    for what, call, _ in nonsensical_calls(impl):
+        note_case(what, "refusal")
+        expect_refused(call, what)
+
+
+@verifies("M6.10a")
+def refusals_name_argument_and_value(impl: Subject) -> None:
+    """A ValueError with the name of the argument and what was given."""
+    for what, call, words in nonsensical_calls(impl):
+        note_case(what, "refusal")
+        expect_refused_by_name(call, what, *words)

@@ -1,0 +1,67 @@
+"""Pure functions from records to verdicts of milestones and the exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from attest.records.record import ERROR, FAIL, KNOWN, NOT_OFFERED, NOT_RUN, THIN, Record
+from attest.spec import Spec
+
+CONFORMS = "conforms"
+CONFORMS_WITH_KNOWN = "conforms with known failures"
+DOES_NOT_CONFORM = "does not conform"
+INCOMPLETE = "incomplete"
+BROKEN = frozenset({FAIL, ERROR, KNOWN})
+
+
+def milestone_verdict(records: Iterable[Record]) -> str:
+    """The verdict of one milestone from the records of its criteria."""
+    records = list(records)
+    if all(r.verdict == NOT_OFFERED for r in records):
+        return NOT_OFFERED
+    musts = {r.verdict for r in records if r.level == "must"}
+    if musts & {FAIL, ERROR}:
+        return DOES_NOT_CONFORM
+    if musts & {THIN, NOT_RUN, NOT_OFFERED}:
+        return INCOMPLETE
+    return CONFORMS_WITH_KNOWN if KNOWN in musts else CONFORMS
+
+
+def with_blocks(spec: Spec, records: Sequence[Record]) -> list[Record]:
+    """The records of one implementation, each with the failing criteria it stands on."""
+    broken = {r.criterion for r in records if r.verdict in BROKEN}
+    below = _below(spec)
+    return [r.but(blocked_by=tuple(sorted(below.get(r.criterion, set()) & broken))) for r in records]
+
+
+def _below(spec: Spec) -> Mapping[str, set[str]]:
+    reach: dict[str, set[str]] = {}
+
+    def visit(id: str) -> set[str]:
+        if id not in reach:
+            direct = spec.by_id[id].stands_on
+            reach[id] = set(direct).union(*(visit(d) for d in direct))
+        return reach[id]
+
+    for id in spec.by_id:
+        visit(id)
+    return reach
+
+
+def exit_code(records: Sequence[Record], *, asked: bool, missing: Sequence[str]) -> int:
+    """0: every milestone asked for conforms; 1: not; 3: the harness failed or records are missing.
+
+    When no milestone or criterion was asked for by name, those not offered at all do not count; if nothing
+    is offered anywhere, nothing conforms.
+    """
+    if missing or any(r.internal for r in records):
+        return 3
+    groups: dict[tuple[str, str], list[Record]] = {}
+    for record in records:
+        groups.setdefault((record.implementation, record.milestone), []).append(record)
+    verdicts = {key: milestone_verdict(group) for key, group in groups.items()}
+    for implementation in {key[0] for key in groups}:
+        counted = [v for (i, _), v in verdicts.items() if i == implementation and (asked or v != NOT_OFFERED)]
+        if not counted or any(v not in (CONFORMS, CONFORMS_WITH_KNOWN) for v in counted):
+            return 1
+    return 0

@@ -1,0 +1,197 @@
+"""Which implementations and criteria a run takes, from what was typed; a sentence for each thing refused."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from attest.judging.property import load_properties, parse_drawn
+from attest.machine import cuda_available
+from attest.records.plan import Target
+from attest.registry import NAME_RULE, Request, UsageError, parse_request, printable, registered
+from attest.spec import Criterion, Spec
+
+PROBE_SECONDS = 120
+DTYPES = ("float32", "float64", "bfloat16", "float16")
+PROFILES = ("quick", "standard", "deep")
+
+
+def select(
+    spec: Spec, milestones: Sequence[str], criteria: Sequence[str]
+) -> tuple[tuple[Criterion, ...], list[str]]:
+    """The criteria asked for, all when nothing was, and a sentence for each unknown id."""
+    refused: list[str] = []
+    known = {"--milestone": [m.id for m in spec.milestones], "--criterion": list(spec.by_id)}
+    wanted = set()
+    for option, values in (("--milestone", milestones), ("--criterion", criteria)):
+        for value in _split(values):
+            try:
+                wanted.add(_id(value, known[option], option))
+            except UsageError as error:
+                refused.append(str(error))
+    everything = not (milestones or criteria)
+    chosen = tuple(c for c in spec.criteria if everything or c.id in wanted or c.milestone in wanted)
+    return chosen, refused
+
+
+def targets(
+    requests: Iterable[str], *, dtype: str | None, device: str
+) -> tuple[tuple[Target, ...], list[str]]:
+    """The implementations behind each --impl, and a sentence for each request that names none."""
+    found: dict[str, Target] = {}
+    refused: list[str] = []
+    for text in requests:
+        try:
+            for target in _targets(parse_request(text), dtype, device):
+                _check_unique(found.get(target.label), target)
+                found[target.label] = target
+        except UsageError as error:
+            refused.append(str(error))
+    return tuple(found.values()), refused
+
+
+def _targets(request: Request, dtype: str | None, device: str) -> list[Target]:
+    options = dict(request.options)
+    own_dtype = _choice(options.get("dtype", dtype), DTYPES, "dtype")
+    own_device = check_device(options.get("device", device))
+    answer = _answer(request)
+    return [
+        Target(
+            _label(name, request.options, own_dtype),
+            request.text,
+            name,
+            own_dtype,
+            own_device,
+            answer.broken,
+            answer.milestones,
+        )
+        for name in [f["name"] for f in answer.found] or [_stem(request)]
+    ]
+
+
+def check_reports(text: str, labels: Iterable[str]) -> Path:
+    """The directory of the reports, if it can be written; nothing is made yet."""
+    if not text.strip():
+        raise UsageError("reports='' names no directory; use for example reports")
+    home = Path(text).resolve()
+    for label in labels:
+        there = next(p for p in (home / label, *(home / label).parents) if p.exists())
+        try:
+            with tempfile.TemporaryFile(dir=there):
+                pass
+        except OSError as error:
+            raise UsageError(
+                f"reports={printable(text)} cannot be written ({error.strerror}); choose another directory"
+            ) from None
+    return home
+
+
+def check_case(text: str, chosen: Iterable[Criterion], plugins: tuple[str, ...]) -> None:
+    """UsageError when no property of the criteria draws what this line names."""
+    properties = load_properties(plugins)
+    drawn = [set(p.strategies) for c in chosen for p in properties.get(c.id, ()) if p.strategies]
+    if not drawn:
+        return
+    try:
+        names = set(parse_drawn(text))
+    except ValueError as error:
+        raise UsageError(printable(str(error))) from None
+    if names not in drawn:
+        raise UsageError(
+            f"case={printable(text)!r} fits none of the criteria chosen; paste the whole line of the report "
+            "and name its --criterion"
+        )
+
+
+def check_device(device: str) -> str:
+    """cpu, or a CUDA device that is there."""
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", device):
+        raise UsageError(f"device={printable(device)!r} is unknown; use cpu, cuda or cuda:0")
+    if device.startswith("cuda") and not cuda_available():
+        raise UsageError(f"device={device!r} needs CUDA, and torch sees none here; use cpu")
+    return device
+
+
+def _choice(value: str | None, choices: Sequence[str], what: str) -> str | None:
+    if value is not None and value not in choices:
+        raise UsageError(f"{what}={printable(value)!r} is unknown; use one of {', '.join(choices)}")
+    return value
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a plugin holds, as it says in a process of its own; `broken` is a sentence where it cannot."""
+
+    found: tuple[dict[str, Any], ...] = ()
+    broken: str = ""
+    milestones: tuple[tuple[str, str], ...] = ()
+
+
+def ask(request: Request) -> Answer:
+    """Import the plugin in a process of its own: one that exits, crashes or hangs costs nothing else."""
+    command = [sys.executable, "-m", "attest.running.probe", request.text]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    target = printable(request.target)
+    try:
+        probe = subprocess.run(
+            command, capture_output=True, text=True, timeout=PROBE_SECONDS, env=environment, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return Answer(broken=f"{target}: importing it took over {PROBE_SECONDS} s")
+    lines = [line for line in probe.stdout.splitlines() if line.startswith("attest-probe ")]
+    if not lines:
+        how = f"signal {-probe.returncode}" if probe.returncode < 0 else f"exit code {probe.returncode}"
+        return Answer(broken=f"{target}: importing it ended the process ({how})")
+    answer = json.loads(lines[-1].removeprefix("attest-probe "))
+    milestones = tuple((path, module) for path, module in answer["milestones"])
+    return Answer(tuple(answer["found"]), answer["broken"], milestones)
+
+
+def _answer(request: Request) -> Answer:
+    """A registered plugin of this package adds no milestones and is imported by the workers only."""
+    if request.is_registered and registered()[request.target].module.startswith("attest_impls."):
+        return Answer(({"name": request.target},))
+    answer = ask(request)
+    return Answer(broken=answer.broken) if answer.broken else answer
+
+
+def _stem(request: Request) -> str:
+    return re.sub(r"[^A-Za-z0-9_.-]", "_", Path(request.target).stem)[:64].lstrip("_.-") or "plugin"
+
+
+def _label(name: str, options: tuple[tuple[str, str], ...], dtype: str | None) -> str:
+    parts = [name, *([dtype] if dtype else []), *(v for k, v in options if k not in ("dtype", "device"))]
+    label = "-".join(parts)
+    if not NAME_RULE.fullmatch(label):
+        raise UsageError(
+            f"--impl options make the report name {label!r}; use letters, digits, dot, dash, underscore"
+        )
+    return label
+
+
+def _check_unique(first: Target | None, second: Target) -> None:
+    if first is not None:
+        both = f"{printable(first.request)} and {printable(second.request)}"
+        raise UsageError(f"two implementations are named {second.label!r} ({both}); rename one")
+
+
+def _split(values: Sequence[str]) -> list[str]:
+    return [part.strip() for value in values for part in value.split(",")]
+
+
+def _id(value: str, known: Sequence[str], option: str) -> str:
+    by_lower = {k.lower(): k for k in known}
+    if value.lower() in by_lower:
+        return by_lower[value.lower()]
+    near = difflib.get_close_matches(value, known, 1, 0.3)
+    hint = f"did you mean {near[0]}? " if near else ""
+    raise UsageError(f"{option}={printable(value)!r} is unknown; {hint}see `attest list`")
