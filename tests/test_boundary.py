@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from attest.boundary import Subject, aligned, fresh
+from attest.boundary import JudgedImplementation, aligned, fresh
 from attest.contract import Config
 from attest.judging.property import load_properties
 from attest.reference.implementation import ReferenceImplementation
@@ -39,7 +39,7 @@ def judged(made, criterion="M1.2", **settings):
     spec = load_spec()
     settings = Settings(profile="quick", **settings)
     properties = [replace(p, shrinks=False) for p in load_properties()[criterion]]
-    return judge(spec.by_id[criterion], properties, Subject(made), settings)
+    return judge(spec.by_id[criterion], properties, JudgedImplementation(made), settings)
 
 
 def raises(right, inputs):
@@ -232,7 +232,9 @@ def test_wider_bounds_are_applied_and_recorded():
 
 
 def test_a_narrower_bound_cannot_be_declared():
-    assert Subject(implementation(nan, wider_bounds={"attention": 0.1})).factor("attention") == 1.0
+    assert (
+        JudgedImplementation(implementation(nan, wider_bounds={"attention": 0.1})).factor("attention") == 1.0
+    )
 
 
 def test_inputs_are_copies_on_aligned_memory():
@@ -245,7 +247,7 @@ def test_inputs_are_copies_on_aligned_memory():
 
 
 def test_components_are_kept_per_config():
-    subject = Subject(REFERENCE)
-    one = subject.build("attention", Config())
-    assert subject.build("attention", Config()) is one
-    assert subject.build("attention", Config(dtype="float64")) is not one
+    impl = JudgedImplementation(REFERENCE)
+    one = impl.build("attention", Config())
+    assert impl.build("attention", Config()) is one
+    assert impl.build("attention", Config(dtype="float64")) is not one

@@ -7,7 +7,7 @@ torch = pytest.importorskip("torch")
 
 from attest.adapters.placement import is_torch, on_fake_cuda, without_numbers  # noqa: E402
 from attest.adapters.samples import sample  # noqa: E402
-from attest.boundary import Subject  # noqa: E402
+from attest.boundary import JudgedImplementation  # noqa: E402
 from attest.contract import Config  # noqa: E402
 from attest.judging.property import load_properties  # noqa: E402
 from attest.milestones.compiled.cases.compiled import MODEL, inputs_of  # noqa: E402
@@ -26,7 +26,12 @@ NORM = Config(d_model=8, num_heads=1)
 
 def judged(implementation, criterion: str):
     properties = load_properties()[criterion]
-    return judge(load_spec().by_id[criterion], properties, Subject(implementation), Settings(profile="quick"))
+    return judge(
+        load_spec().by_id[criterion],
+        properties,
+        JudgedImplementation(implementation),
+        Settings(profile="quick"),
+    )
 
 
 @pytest.fixture(scope="module")

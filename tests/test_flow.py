@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from attest.boundary import Subject
+from attest.boundary import JudgedImplementation
 from attest.checks.flow import Flow, by_gradient, by_perturbation, flow, required_maps, within_rows
 from attest.cli import cli
 from attest.cli.flow import maps
@@ -28,7 +28,7 @@ LEAKS = {
 def found_maps(implementation: object, part: str, **options: object) -> list[Flow]:
     with collecting():
         return maps(
-            Subject(implementation),
+            JudgedImplementation(implementation),
             part,
             **{"norm": "post", "padding": True, "layers": 2, "seed": 7, **options},
         )
@@ -111,7 +111,7 @@ def test_both_means_agree_on_every_mask_form() -> None:
         case = LayerCase(part="decoder", B=2, T=3, S=3, D=8, H=2, F=16, N=2, mask=mask, memory_mask=mask)
         case = case.but(dtype="float64", seed=4)
         with collecting():
-            component = loaded(Subject(ReferenceImplementation()), case)
+            component = loaded(JudgedImplementation(ReferenceImplementation()), case)
             required = required_maps(case.part, case.visible, case.memory_visible, case.depth)
             found = by_perturbation(component, case.inputs, required)
             slopes = by_gradient(component, case.inputs, required, case.real)

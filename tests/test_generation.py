@@ -7,7 +7,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 
-from attest.boundary import Subject
+from attest.boundary import JudgedImplementation
 from attest.checks.cost import Workload, step_flops, step_seconds
 from attest.cli import cli
 from attest.judging.catalogue import defects
@@ -32,11 +32,11 @@ def evidence():
 
 def refusal(implementation, criterion, name=None, *, shrinks=False):
     """The first violation with which a criterion refuses an implementation, or None."""
-    subject = Subject(implementation)
+    impl = JudgedImplementation(implementation)
     for found in load_properties()[criterion]:
         if name in (None, found.name) and found.runs_in("quick"):
             try:
-                run_property(replace(found, shrinks=shrinks), subject, profile="quick", seed=0)
+                run_property(replace(found, shrinks=shrinks), impl, profile="quick", seed=0)
             except Violation as violation:
                 return violation
     return None
@@ -45,7 +45,7 @@ def refusal(implementation, criterion, name=None, *, shrinks=False):
 def test_reading_equals_searching():
     case = GenerationCase(B=2, S=3, symbols=5, dtype="float64", seed=4)
     hypotheses = [(3, 4, 2), (5, 5, 6, 7, 3)]
-    readings = case.teacher(Subject(ReferenceImplementation())).read(case.source, hypotheses)
+    readings = case.teacher(JudgedImplementation(ReferenceImplementation())).read(case.source, hypotheses)
     for row, reading in enumerate(readings):
         alone = case.searcher.log_probability(case.source[row : row + 1], hypotheses[row])
         assert abs(reading.log_probability - alone) < 1e-9
@@ -56,7 +56,7 @@ def test_reading_equals_searching():
 @pytest.mark.parametrize("alpha", [0.0, 1.0, -1.0])
 def test_the_slow_beam_agrees_with_the_reference(width, alpha):
     case = BeamCase(B=1, S=3, symbols=2 * width + 2, limit=5, eos=1.0, W=width, K=width, alpha=alpha, seed=9)
-    seen = case.loaded(Subject(ReferenceImplementation()), "generate")(**case.request())
+    seen = case.loaded(JudgedImplementation(ReferenceImplementation()), "generate")(**case.request())
     wanted = case.searcher.beam(case.source, case.limit, width, alpha).results[:width]
     np.testing.assert_allclose(seen["scores"][0], [result.score for result in wanted], rtol=1e-5)
     for row, result in zip(seen["tokens"][0], wanted):
@@ -73,13 +73,13 @@ def test_a_failing_machine_prints_a_case_that_fails_by_itself():
     )
     replay = next(p for p in load_properties()["M6.3"] if p.name == "a_script_of_steps_equals_the_full_pass")
     with pytest.raises(Violation, match="the logits of a cached step"):
-        run_property(replay, Subject(broken), profile="quick", seed=0, witness=violation.case)
-    run_property(replay, Subject(Eager()), profile="quick", seed=0, witness=violation.case)
+        run_property(replay, JudgedImplementation(broken), profile="quick", seed=0, witness=violation.case)
+    run_property(replay, JudgedImplementation(Eager()), profile="quick", seed=0, witness=violation.case)
 
 
 def test_torch_counts_the_work_of_a_step(monkeypatch):
     work = Workload(D=64)
-    plain = step_flops(Subject(Eager()), work, 400)
+    plain = step_flops(JudgedImplementation(Eager()), work, 400)
     assert 0 < plain <= work.flops_of_a_step
     honest = cache.advance
 
@@ -88,7 +88,7 @@ def test_torch_counts_the_work_of_a_step(monkeypatch):
         return honest(model, state, tokens)
 
     monkeypatch.setattr(cache, "advance", encodes_again)
-    assert step_flops(Subject(Eager()), work, 400) > 1.5 * work.flops_of_a_step
+    assert step_flops(JudgedImplementation(Eager()), work, 400) > 1.5 * work.flops_of_a_step
 
 
 def test_torch_counts_a_memory_projected_again(monkeypatch):
@@ -104,9 +104,9 @@ def test_torch_counts_a_memory_projected_again(monkeypatch):
 
 def test_numpy_is_timed_and_not_counted():
     work = Workload(D=32, S=20)
-    subject = Subject(ReferenceImplementation())
-    assert step_flops(subject, work, 30) == 0
-    few, many = step_seconds(subject, (work, 10), (replace(work, S=30), 10))
+    impl = JudgedImplementation(ReferenceImplementation())
+    assert step_flops(impl, work, 30) == 0
+    few, many = step_seconds(impl, (work, 10), (replace(work, S=30), 10))
     assert min(few, many) > 0
 
 

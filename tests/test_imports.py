@@ -30,6 +30,41 @@ def modules(root: Path) -> list[Path]:
     return sorted(p for p in root.rglob("*.py") if "__pycache__" not in p.parts)
 
 
+# A module imports from its own layer or from those above it in this list. records comes before diagnosis, because
+# a failure in a record holds what diagnosis found; report before running, because a run ends by writing reports.
+LAYERS = (
+    ("contract", "outcomes", "machine", "registry", "spec", "spelling"),
+    ("adapters",),
+    ("reference",),
+    ("boundary",),
+    ("checks", "judging", "properties", "trained"),
+    ("milestones",),
+    ("records",),
+    ("diagnosis",),
+    ("report",),
+    ("running",),
+    ("bench", "cli", "selftest", "starters", "studies"),
+)
+DEPTH = {name: depth for depth, layer in enumerate(LAYERS) for name in layer}
+
+
+def test_every_module_belongs_to_a_layer():
+    found = {p.relative_to(HARNESS).with_suffix("").parts[0] for p in modules(HARNESS)} - {"__init__"}
+    assert found == set(DEPTH)
+
+
+def test_no_module_imports_a_layer_below_its_own():
+    upward = []
+    for path in modules(HARNESS):
+        room = path.relative_to(HARNESS).with_suffix("").parts[0]
+        for name in imports(path):
+            parts = name.split(".")
+            if room != "__init__" and parts[0] == "attest" and parts[1:2] and parts[1] in DEPTH:
+                if DEPTH[parts[1]] > DEPTH[room]:
+                    upward.append(f"{path.relative_to(ROOT)} imports {name}")
+    assert upward == []
+
+
 def test_the_harness_imports_no_implementation():
     offenders = [p for p in modules(HARNESS) if any(i.split(".")[0] == "attest_impls" for i in imports(p))]
     assert offenders == []

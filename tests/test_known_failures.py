@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from attest.boundary import Subject
+from attest.boundary import JudgedImplementation
 from attest.contract import KnownFailure
 from attest.judging.catalogue import defects
 from attest.judging.property import load_properties, parse_drawn, print_drawn
@@ -21,7 +21,10 @@ WITNESS = (
 def judged(made, criterion):
     spec = load_spec()
     return judge(
-        spec.by_id[criterion], load_properties()[criterion], Subject(made), Settings(profile="quick")
+        spec.by_id[criterion],
+        load_properties()[criterion],
+        JudgedImplementation(made),
+        Settings(profile="quick"),
     )
 
 

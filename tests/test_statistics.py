@@ -96,7 +96,7 @@ def test_z_is_signed_and_finite() -> None:
 
 
 def test_a_run_on_a_correct_implementation_judges_fewer_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    from attest.boundary import Subject
+    from attest.boundary import JudgedImplementation
     from attest.judging.property import load_properties
     from attest.reference.implementation import ReferenceImplementation
 
@@ -108,11 +108,11 @@ def test_a_run_on_a_correct_implementation_judges_fewer_counts(monkeypatch: pyte
         return original(count, trials, share)
 
     monkeypatch.setattr(statistics, "binomial_z", counted)
-    subject = Subject(ReferenceImplementation())
+    impl = JudgedImplementation(ReferenceImplementation())
     properties = load_properties()
     for id in ("M3.7", "M3.7a"):
         for property in properties[id]:
             if not property.strategies:
                 with collecting():
-                    property.check(subject)
+                    property.check(impl)
     assert 0 < len(calls) <= COUNTS_IN_A_RUN // 2  # M6 judges counts too

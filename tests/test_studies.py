@@ -7,7 +7,7 @@ import json
 import numpy as np
 from click.testing import CliRunner
 
-from attest.boundary import Subject
+from attest.boundary import JudgedImplementation
 from attest.cli import cli
 from attest.judging.evidence import collecting
 from attest.reference.implementation import ReferenceImplementation
@@ -26,7 +26,7 @@ class EncoderOnly:
 
 def study(implementation: object, depths: tuple[int, ...] = (2, 3)) -> dict:
     with collecting():
-        return norm_study(Subject(implementation), depths=depths)
+        return norm_study(JudgedImplementation(implementation), depths=depths)
 
 
 def test_every_layer_of_both_stacks_and_placements_is_measured() -> None:

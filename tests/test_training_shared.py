@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attest.boundary import Subject
+from attest.boundary import JudgedImplementation
 from attest.judging.evidence import collecting
 from attest.outcomes import Timeout, Violation
 from attest.trained import training
@@ -32,9 +32,9 @@ def log(tmp_path, monkeypatch):
 
 
 def test_a_task_is_trained_once_and_read_back(log):
-    subject = Subject(QuickLearner(log))
-    first = training.trained(subject, "reverse")
-    second = training.trained(Subject(QuickLearner(log)), "reverse")
+    impl = JudgedImplementation(QuickLearner(log))
+    first = training.trained(impl, "reverse")
+    second = training.trained(JudgedImplementation(QuickLearner(log)), "reverse")
     assert len(log.read_text().split()) == 1, "the second who asks should read what the first trained"
     assert first.step_below == second.step_below == KNOWS_AFTER
     assert first.exact == 1.0
@@ -49,16 +49,16 @@ def test_a_task_is_trained_once_and_read_back(log):
 
 def test_each_task_and_each_dtype_has_a_model_of_its_own(log, monkeypatch):
     monkeypatch.setattr(training, "EXACT", 0.0)
-    training.trained(Subject(QuickLearner(log)), "reverse")
-    training.trained(Subject(QuickLearner(log)), "copy")
-    training.trained(Subject(QuickLearner(log), dtype="float64"), "reverse")
+    training.trained(JudgedImplementation(QuickLearner(log)), "reverse")
+    training.trained(JudgedImplementation(QuickLearner(log)), "copy")
+    training.trained(JudgedImplementation(QuickLearner(log), dtype="float64"), "reverse")
     assert len(log.read_text().split()) == 3
 
 
 def test_what_does_not_learn_goes_on_to_the_last_step(log, monkeypatch):
     monkeypatch.setattr(training, "EXACT", 2.0)
-    subject = Subject(QuickLearner(log))
-    model = training.train(subject, "reverse", steps=110)
+    impl = JudgedImplementation(QuickLearner(log))
+    model = training.train(impl, "reverse", steps=110)
     assert [step for step, _ in model.validation] == [25, 50, 75, 100, 110]
     assert len(model.losses) == 110
 
@@ -66,23 +66,23 @@ def test_what_does_not_learn_goes_on_to_the_last_step(log, monkeypatch):
 def test_a_failed_training_is_shared(log):
     for _ in range(2):
         with pytest.raises(Violation, match="the loss of step 10 is nan, should be finite"):
-            training.trained(Subject(Explodes(log)), "reverse")
+            training.trained(JudgedImplementation(Explodes(log)), "reverse")
     assert len(log.read_text().split()) == 1, "a training that failed should not be tried again"
 
 
 def test_a_training_that_takes_too_long_is_not_tried_again(log, monkeypatch):
-    def hang(subject, task):
+    def hang(impl, task):
         raise Timeout("did not finish within 900 s")
 
     monkeypatch.setattr(training, "train", hang)
     with pytest.raises(Timeout):
-        training.trained(Subject(QuickLearner(log)), "reverse")
+        training.trained(JudgedImplementation(QuickLearner(log)), "reverse")
     with pytest.raises(Violation, match="training on reverse did not finish within 900 s"):
-        training.trained(Subject(QuickLearner(log)), "reverse")
+        training.trained(JudgedImplementation(QuickLearner(log)), "reverse")
 
 
 def test_nothing_half_written_is_left(log):
-    training.trained(Subject(QuickLearner(log)), "reverse")
+    training.trained(JudgedImplementation(QuickLearner(log)), "reverse")
     names = sorted(path.suffix for path in training.shared_directory().iterdir())
     assert names == [".lock", ".npz"]
 
@@ -91,12 +91,12 @@ def test_two_processes_train_once(log, tmp_path):
     script = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
         "from quick_learner import QuickLearner\n"
-        "from attest.boundary import Subject\n"
+        "from attest.boundary import JudgedImplementation\n"
         "from attest.judging.evidence import collecting\n"
         "from attest.trained import training\n"
         "training.use_directory(sys.argv[2])\n"
         "with collecting():\n"
-        "    print(training.trained(Subject(QuickLearner(sys.argv[3])), 'reverse').step_below)\n"
+        "    print(training.trained(JudgedImplementation(QuickLearner(sys.argv[3])), 'reverse').step_below)\n"
     )
     words = [sys.executable, "-c", script, str(Path(__file__).parent), str(tmp_path / "shared"), str(log)]
     running = [subprocess.Popen(words, stdout=subprocess.PIPE, text=True) for _ in range(2)]

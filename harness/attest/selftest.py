@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from attest.boundary import Subject
+from attest.boundary import JudgedImplementation
 from attest.judging.catalogue import Defect, Variant, defects, variants
 from attest.judging.property import load_properties
 from attest.machine import cuda_available
@@ -52,13 +52,13 @@ class Outcome:
 
 
 def run_trial(trial: Trial) -> Outcome:
-    """Judge one criterion on one mutant, without shrinking."""
+    """Judge one criterion on one defect, without shrinking."""
     catalogue: Any = variants() if trial.correct else defects()
-    subject = Subject(catalogue[trial.name].build())
+    impl = JudgedImplementation(catalogue[trial.name].build())
     spec = load_spec()
     properties = [_unshrunk(p) for p in load_properties()[trial.criterion]]
     settings = Settings(profile=trial.profile, seed=trial.seed, spec_version=spec.version)
-    record: Record = judge(spec.by_id[trial.criterion], properties, subject, settings)
+    record: Record = judge(spec.by_id[trial.criterion], properties, impl, settings)
     return Outcome(trial, record.verdict, record.reason, record.internal, record.seconds)
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from attest.bench.workloads import FIRST_WORD, NEVER, Shape, Workload
-from attest.boundary import Subject, quiet
+from attest.boundary import JudgedImplementation, quiet
 from attest.contract import Array, Config
 from attest.judging.evidence import collecting
 from attest.outcomes import NotOffered, Violation
@@ -88,27 +88,29 @@ def from_requests(requests: Iterable[str], device: str) -> list[Entrant]:
         request = parse_request(text)
         options = dict(request.options)
         for found in load(request):
-            subject = Subject(found, dtype=options.get("dtype"), device=options.get("device", device))
-            label = ",".join([subject.name, *(f"{k}={v}" for k, v in request.options)])
-            entrants.append(Entrant(label, _preparing(subject)))
-            if not subject.compiled and subject.offers("transformer"):
-                entrants.append(Entrant(f"{label} re-running", _rerunning(subject), every=EVERY))
+            impl = JudgedImplementation(
+                found, dtype=options.get("dtype"), device=options.get("device", device)
+            )
+            label = ",".join([impl.name, *(f"{k}={v}" for k, v in request.options)])
+            entrants.append(Entrant(label, _preparing(impl)))
+            if not impl.compiled and impl.offers("transformer"):
+                entrants.append(Entrant(f"{label} re-running", _rerunning(impl), every=EVERY))
     return entrants
 
 
-def _preparing(subject: Subject) -> Callable[[Workload], Run]:
+def _preparing(impl: JudgedImplementation) -> Callable[[Workload], Run]:
     kinds = {"train": _train, "encode": _encode, "greedy": _generate, "beam": _generate}
-    return lambda work: kinds[work.kind](subject, work)
+    return lambda work: kinds[work.kind](impl, work)
 
 
-def _config(subject: Subject, work: Workload) -> Config:
-    dtype = "float32" if "float32" in subject.dtypes else subject.dtypes[0]
-    return subject.placed(work.shape.config.but(dtype=dtype))
+def _config(impl: JudgedImplementation, work: Workload) -> Config:
+    dtype = "float32" if "float32" in impl.dtypes else impl.dtypes[0]
+    return impl.placed(work.shape.config.but(dtype=dtype))
 
 
-def _built(subject: Subject, operation: str, work: Workload) -> Any:
+def _built(impl: JudgedImplementation, operation: str, work: Workload) -> Any:
     """The bare component with the workload's weights: the boundary's copies are not what is timed."""
-    component = subject.construct(operation, _config(subject, work))
+    component = impl.construct(operation, _config(impl, work))
     with quiet():
         component.load(parameters(work.shape))
     return component
@@ -122,8 +124,8 @@ def parameters(shape: Shape) -> dict[str, Array]:
     return {name: value.astype(np.float32) for name, value in made.items()}
 
 
-def _train(subject: Subject, work: Workload) -> Run:
-    trainer = subject.construct("trainer", _config(subject, work))
+def _train(impl: JudgedImplementation, work: Workload) -> Run:
+    trainer = impl.construct("trainer", _config(impl, work))
 
     def run() -> int:
         trainer.step(work.batch)
@@ -132,26 +134,26 @@ def _train(subject: Subject, work: Workload) -> Run:
     return run
 
 
-def _encode(subject: Subject, work: Workload) -> Run:
-    model = _built(subject, "transformer", work)
+def _encode(impl: JudgedImplementation, work: Workload) -> Run:
+    model = _built(impl, "transformer", work)
     if not callable(getattr(model, "encode", None)):
         raise NotOffered("transformer has no encode()")
     return lambda: int(np.prod(model.encode(source=work.source)["memory"].shape[:2]))
 
 
-def _generate(subject: Subject, work: Workload) -> Run:
-    generate = _built(subject, "generate", work)
+def _generate(impl: JudgedImplementation, work: Workload) -> Run:
+    generate = _built(impl, "generate", work)
     request = {"max_len": work.tokens, "method": work.kind, "width": work.width}
     return lambda: int(np.prod(generate(source=work.source, **request)["tokens"].shape))
 
 
-def _rerunning(subject: Subject) -> Callable[[Workload], Run]:
+def _rerunning(impl: JudgedImplementation) -> Callable[[Workload], Run]:
     """Encoder and decoder on the whole prefix, once per token; one in EVERY lengths, from the middle."""
 
     def prepare(work: Workload) -> Run:
         if work.name not in ("greedy_1", "greedy_16"):
             raise NotOffered("only the short greedy runs are repeated without a cache")
-        model = _built(subject, "transformer", work)
+        model = _built(impl, "transformer", work)
         prefix = work.ids(work.tokens, seed=2)
         return lambda: sum(_next(model, work, prefix[:, :n]) for n in lengths(work.tokens))
 

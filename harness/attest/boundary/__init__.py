@@ -2,13 +2,13 @@
 
 from attest.boundary.arrays import aligned, array_of, arrays_of, fresh, guarded, kind_of, quiet
 from attest.boundary.calls import Call
-from attest.boundary.component import Boundary
-from attest.boundary.implementation import Subject
+from attest.boundary.component import JudgedComponent
+from attest.boundary.implementation import JudgedImplementation
 
 __all__ = [
-    "Boundary",
     "Call",
-    "Subject",
+    "JudgedComponent",
+    "JudgedImplementation",
     "aligned",
     "array_of",
     "arrays_of",

@@ -11,24 +11,24 @@ from attest.contract import Array, Arrays, Config, Gradients
 from attest.outcomes import NotOffered, Violation
 
 if TYPE_CHECKING:
-    from attest.boundary.implementation import Subject
+    from attest.boundary.implementation import JudgedImplementation
 
 
-class Boundary:
+class JudgedComponent:
     """A component behind the boundary. Every call gets copies; every result is checked and copied."""
 
-    def __init__(self, operation: str, component: Any, config: Config, subject: Subject) -> None:
+    def __init__(self, operation: str, component: Any, config: Config, impl: JudgedImplementation) -> None:
         self.operation = operation
         self.component = component
         self.config = config
-        self.subject = subject
+        self.impl = impl
         self.loaded: Arrays | None = None
         self.seed: int | None = None
 
     @property
     def widening(self) -> float:
         """How far the implementation widens the bounds of this operation; at least 1."""
-        return self.subject.factor(self.operation)
+        return self.impl.factor(self.operation)
 
     def __call__(self, **inputs: Any) -> dict[str, Array]:
         """The named outputs as arrays of their own."""
@@ -57,7 +57,7 @@ class Boundary:
         return arrays_of(guarded(self.operation, lambda: self.component(**inputs)), self.operation)
 
     def _listening(self, method: str, inputs: Mapping[str, Any]) -> AbstractContextManager[dict[str, Array]]:
-        return self.subject.listening(self.operation, self.config, method, inputs, self.loaded, self.seed)
+        return self.impl.listening(self.operation, self.config, method, inputs, self.loaded, self.seed)
 
     def start(self, source: Array) -> Any:
         """The state of an empty prefix, as opaque as it came."""

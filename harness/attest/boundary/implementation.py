@@ -11,14 +11,14 @@ import numpy as np
 
 from attest.boundary.arrays import aligned, array_of, error_sentence, guarded, kind_of, quiet
 from attest.boundary.calls import Call
-from attest.boundary.component import Boundary
+from attest.boundary.component import JudgedComponent
 from attest.contract import FUNCTIONS, OPERATIONS, Array, Arrays, Config, ShapePolicy
 from attest.outcomes import NotOffered, Violation
 
 DEFAULT_DTYPES = ("float32",)
 
 
-class Subject:
+class JudgedImplementation:
     """An implementation as criteria see it. Components are kept per operation and config."""
 
     def __init__(self, implementation: Any, *, dtype: str | None = None, device: str = "cpu") -> None:
@@ -31,7 +31,7 @@ class Subject:
         self.policy = _policy(getattr(implementation, "shape_policy", None))
         self.options: tuple[tuple[str, str], ...] = tuple(getattr(implementation, "options", ()))
         self.widened: Mapping[str, float] = getattr(implementation, "wider_bounds", None) or {}
-        self._components: dict[tuple[str, Config], Boundary] = {}
+        self._components: dict[tuple[str, Config], JudgedComponent] = {}
         self.calls: list[Call] | None = None  # a list while somebody listens
 
     def offers(self, operation: str) -> bool:
@@ -51,14 +51,16 @@ class Subject:
         """The config with this run's device and options."""
         return config.but(device=self.device, options=self.options)
 
-    def build(self, operation: str, config: Config) -> Boundary:
+    def build(self, operation: str, config: Config) -> JudgedComponent:
         """The component of an operation, built once per config and put in eval mode."""
         config = self.placed(config)
         key = (operation, config)
         if key not in self._components:
             if len(self._components) > 256:
                 self._components.clear()
-            self._components[key] = Boundary(operation, self.construct(operation, config), config, self)
+            self._components[key] = JudgedComponent(
+                operation, self.construct(operation, config), config, self
+            )
         component = self._components[key]
         component.eval()
         return component

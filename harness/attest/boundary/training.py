@@ -8,24 +8,24 @@ from typing import Any
 
 import numpy as np
 
-from attest.boundary import Boundary, Call, Subject, arrays_of, fresh, guarded, kind_of
+from attest.boundary import Call, JudgedComponent, JudgedImplementation, arrays_of, fresh, guarded, kind_of
 from attest.contract import Array, Arrays, Config
 from attest.outcomes import NotOffered, Violation
 
 REPORTED = ("loss", "rate", "norm")
 
 
-class TrainerBoundary:
+class JudgedTrainer:
     """A fresh trainer. Nothing of it is kept between cases: a trainer has a history."""
 
-    def __init__(self, subject: Subject, config: Config, parameters: Arrays | None = None) -> None:
-        self.config = subject.placed(config)
-        self.trainer = subject.construct("trainer", self.config)
+    def __init__(self, impl: JudgedImplementation, config: Config, parameters: Arrays | None = None) -> None:
+        self.config = impl.placed(config)
+        self.trainer = impl.construct("trainer", self.config)
         model = getattr(self.trainer, "model", None)
         if model is None:
             raise Violation("the trainer has no model; give it the transformer it trains as `model`")
-        self.model = Boundary("transformer", model, self.config, subject)
-        self.subject, self._given = subject, parameters
+        self.model = JudgedComponent("transformer", model, self.config, impl)
+        self.impl, self._given = impl, parameters
         self._batches: list[Arrays] = []
         if parameters is not None:
             self.model.load(parameters)
@@ -38,8 +38,8 @@ class TrainerBoundary:
         """One update: loss, rate and norm."""
         report = self._call("step", fresh(batch), names=REPORTED)
         self._batches.append(batch)
-        if self.subject.calls is not None:
-            self._note(self.subject.calls, report)
+        if self.impl.calls is not None:
+            self._note(self.impl.calls, report)
         return report
 
     def _note(self, calls: list[Call], report: Mapping[str, float]) -> None:
@@ -105,21 +105,21 @@ class TrainerBoundary:
         return method
 
 
-def run_again(subject: Subject, call: Call) -> dict[str, Array]:
+def run_again(impl: JudgedImplementation, call: Call) -> dict[str, Array]:
     """The answer of another trainer to a noted run."""
     assert call.config is not None
-    trainer = TrainerBoundary(subject, call.config, call.parameters)
+    trainer = JudgedTrainer(impl, call.config, call.parameters)
     report: dict[str, float] = {}
     for batch in call.inputs["run"]:
         report = trainer.step(batch)
     return trainer._outcome(report)
 
 
-class OptimizerBoundary:
+class JudgedOptimizer:
     """A fresh optimiser over a transformer's parameters."""
 
-    def __init__(self, subject: Subject, config: Config, parameters: Arrays) -> None:
-        self.optimizer = subject.construct("optimizer", subject.placed(config))
+    def __init__(self, impl: JudgedImplementation, config: Config, parameters: Arrays) -> None:
+        self.optimizer = impl.construct("optimizer", impl.placed(config))
         self.load(parameters)
 
     def load(self, parameters: Arrays) -> None:

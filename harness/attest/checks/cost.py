@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from attest.boundary import Boundary, Subject, quiet
+from attest.boundary import JudgedComponent, JudgedImplementation, quiet
 from attest.contract import Array, Config
 from attest.reference.oracle import random_parameters
 from attest.reference.teacher import SUPPRESSED
@@ -69,7 +69,7 @@ class Workload:
 class Decoding:
     """A state that has read a prefix and can be stepped token by token."""
 
-    def __init__(self, model: Boundary, work: Workload, prefix: int) -> None:
+    def __init__(self, model: JudgedComponent, work: Workload, prefix: int) -> None:
         self.model, self.token = model, work.ids(1, seed=1)
         self.state = model.start(work.ids(work.S))
         _, self.state = model.step(self.state, work.ids(prefix, seed=2))
@@ -84,36 +84,36 @@ class Decoding:
         return seconds(self.step, time.process_time if on_cpu else time.perf_counter)
 
 
-def loaded(subject: Subject, operation: str, work: Workload) -> Boundary:
+def loaded(impl: JudgedImplementation, operation: str, work: Workload) -> JudgedComponent:
     """The component with the workload's weights."""
-    component = subject.build(operation, work.config)
+    component = impl.build(operation, work.config)
     component.load(work.parameters)
     return component
 
 
-def step_flops(subject: Subject, work: Workload, prefix: int) -> int:
+def step_flops(impl: JudgedImplementation, work: Workload, prefix: int) -> int:
     """Floating-point operations of one step as torch counts them; 0 where it cannot see them."""
     torch = sys.modules.get("torch")
-    if torch is None or subject.compiled:
+    if torch is None or impl.compiled:
         return 0
     from torch.utils.flop_counter import FlopCounterMode
 
-    decoding = Decoding(loaded(subject, "transformer", work), work, prefix)
+    decoding = Decoding(loaded(impl, "transformer", work), work, prefix)
     with FlopCounterMode(display=False) as counter:
         decoding.step()
     return int(counter.get_total_flops())
 
 
 def step_seconds(
-    subject: Subject, few: tuple[Workload, int], many: tuple[Workload, int]
+    impl: JudgedImplementation, few: tuple[Workload, int], many: tuple[Workload, int]
 ) -> tuple[float, float]:
     """The fastest step of each of two decodings (workload, prefix), taken in turns."""
-    pair = [Decoding(loaded(subject, "transformer", work), work, prefix) for work, prefix in (few, many)]
+    pair = [Decoding(loaded(impl, "transformer", work), work, prefix) for work, prefix in (few, many)]
     taken = [[decoding.seconds() for decoding in pair] for _ in range(ROUNDS)]
     return min(a for a, _ in taken), min(b for _, b in taken)
 
 
-def generation_seconds(generate: Boundary, work: Workload, tokens: int) -> tuple[float, Array]:
+def generation_seconds(generate: JudgedComponent, work: Workload, tokens: int) -> tuple[float, Array]:
     """Seconds of a greedy call, and the tokens it gave."""
     seen: list[Any] = []
     request = {"source": work.ids(work.S), "max_len": tokens, "method": "greedy"}
@@ -121,10 +121,12 @@ def generation_seconds(generate: Boundary, work: Workload, tokens: int) -> tuple
     return taken, np.asarray(seen[0]["tokens"])
 
 
-def loop_seconds(model: Boundary, work: Workload, tokens: int, stop_after: float = math.inf) -> list[float]:
+def loop_seconds(
+    model: JudgedComponent, work: Workload, tokens: int, stop_after: float = math.inf
+) -> list[float]:
     """Seconds up to each token of a loop that runs encoder and decoder on the whole prefix every time."""
     source = work.ids(work.S)
-    target = np.full((work.B, model.subject.policy.min_size), work.config.bos_id, np.int64)
+    target = np.full((work.B, model.impl.policy.min_size), work.config.bos_id, np.int64)
     taken, total = [], 0.0
     for _ in range(tokens):
         seen: list[Any] = []

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from attest.boundary import Boundary
+from attest.boundary import JudgedComponent
 from attest.checks.arrays import expect
 from attest.contract import Array
 from attest.outcomes import Violation
@@ -154,7 +154,7 @@ def _follow(reads: Array, held: Array) -> Array:
 
 
 def by_perturbation(
-    component: Boundary, inputs: Mapping[str, Any], required: Maps, *, seed: int = 0, tries: int = 2
+    component: JudgedComponent, inputs: Mapping[str, Any], required: Maps, *, seed: int = 0, tries: int = 2
 ) -> Maps:
     """Change one place at a time; an output depends on it if any bit moves.
 
@@ -192,7 +192,7 @@ def _moved(after: Array, before: Array) -> Array:
     return moved
 
 
-def _output(component: Boundary, inputs: Mapping[str, Any], name: str) -> Array:
+def _output(component: JudgedComponent, inputs: Mapping[str, Any], name: str) -> Array:
     seen = component(**inputs)
     expect(name in seen, f"{component.operation} returned {sorted(seen)}, should return {name}")
     wanted = np.shape(inputs["target" if name == "logits" else "x"])[:2]
@@ -202,7 +202,7 @@ def _output(component: Boundary, inputs: Mapping[str, Any], name: str) -> Array:
 
 
 def by_gradient(
-    component: Boundary, inputs: Mapping[str, Any], required: Maps, judged: Array, *, seed: int = 0
+    component: JudgedComponent, inputs: Mapping[str, Any], required: Maps, judged: Array, *, seed: int = 0
 ) -> Maps:
     """A random cotangent at one output place at a time: it depends on inputs whose gradient is not zero."""
     rng = np.random.default_rng([seed, 8])

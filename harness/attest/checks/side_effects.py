@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from attest.boundary import Boundary, arrays_of, fresh, guarded
+from attest.boundary import JudgedComponent, arrays_of, fresh, guarded
 from attest.checks.arrays import expect, expect_same_bits
 from attest.contract import Array
 
 
-def expect_no_trace(
-    component: Boundary,
+def expect_no_side_effects(
+    component: JudgedComponent,
     inputs: Mapping[str, Any],
     *,
     outputs: tuple[str, ...] = (),
@@ -39,12 +39,12 @@ def expect_no_trace(
         expect_same_bits(value, held[name], f"the parameter {name}")
 
 
-def _watched(component: Boundary, given: Mapping[str, Any]) -> tuple[Any, list[str]]:
+def _watched(component: JudgedComponent, given: Mapping[str, Any]) -> tuple[Any, list[str]]:
     """The result of a call, and what of the world it changed."""
     _stir()
-    before = world()
+    before = global_state()
     result = component.component(**given)
-    return result, sorted(name for name, value in world().items() if value != before[name])
+    return result, sorted(name for name, value in global_state().items() if value != before[name])
 
 
 def _stir() -> None:
@@ -78,7 +78,10 @@ def _expect_own_memory(results: Mapping[str, Array], given: Mapping[str, Any]) -
 
 
 def _expect_repeats(
-    component: Boundary, inputs: Mapping[str, Any], first: Mapping[str, Array], results: Mapping[str, Array]
+    component: JudgedComponent,
+    inputs: Mapping[str, Any],
+    first: Mapping[str, Array],
+    results: Mapping[str, Array],
 ) -> None:
     """A second call gives the same, leaves the first result alone, and does not depend on it."""
     component(**{name: _another(x) for name, x in inputs.items()})
@@ -94,7 +97,7 @@ def _expect_repeats(
         expect_same_bits(again[name], value, f"{name} after an earlier result was overwritten")
 
 
-def world() -> dict[str, Any]:
+def global_state() -> dict[str, Any]:
     """The global state an implementation may not touch, as comparable values."""
     numpy_state: Any = np.random.get_state()
     state: dict[str, Any] = {
@@ -145,7 +148,7 @@ def bytecodes(call: Callable[[], Any]) -> int:
     return count
 
 
-def python_work(component: Boundary, inputs: Mapping[str, Array]) -> int:
+def python_work(component: JudgedComponent, inputs: Mapping[str, Array]) -> int:
     """Bytecodes of a warm call of the bare component; the fewest of three: a cache may still fill in one."""
     given = fresh(inputs)
 
@@ -162,9 +165,9 @@ def python_work(component: Boundary, inputs: Mapping[str, Array]) -> int:
 def undisturbed(label: str, call: Callable[[], Any]) -> Any:
     """The result of a call that must leave the global random state and flags as they were."""
     _stir()
-    before = world()
+    before = global_state()
     result = guarded(label, call)
-    changed = sorted(name for name, value in world().items() if value != before[name])
+    changed = sorted(name for name, value in global_state().items() if value != before[name])
     expect(not changed, f"{label} changed {', '.join(changed)}")
     return result
 

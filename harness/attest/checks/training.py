@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from attest.boundary.training import TrainerBoundary
+from attest.boundary.training import JudgedTrainer
 from attest.checks.arrays import expect, expect_close, expect_near, expect_same_bits, expect_shape
 from attest.contract import Array, Arrays
 from attest.contract.parameters import shapes
@@ -25,7 +25,7 @@ def expect_ratio(seen: float, wanted: float, tolerance: float, what: str) -> Non
     expect_near(np.asarray(seen, np.float64), np.asarray(wanted, np.float64), allowed, what)
 
 
-def whole_parameters(trainer: TrainerBoundary) -> dict[str, Array]:
+def whole_parameters(trainer: JudgedTrainer) -> dict[str, Array]:
     """The model's parameters, once all of them are there with their shapes."""
     found = trainer.parameters()
     for name, shape in shapes("transformer", trainer.config).items():
@@ -35,7 +35,7 @@ def whole_parameters(trainer: TrainerBoundary) -> dict[str, Array]:
 
 
 def expect_step(
-    trainer: TrainerBoundary, shadow: Shadow, batches: Sequence[Arrays], *, accumulated: Sequence[Arrays] = ()
+    trainer: JudgedTrainer, shadow: Shadow, batches: Sequence[Arrays], *, accumulated: Sequence[Arrays] = ()
 ) -> None:
     """The trainer's next step is the reference's; with `accumulated`, its update from those batches is."""
     wanted = shadow(whole_parameters(trainer), batches)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from attest.boundary import Subject
+    from attest.boundary import JudgedImplementation
     from attest.checks.flow import Flow
 
 PARTS = ("encoder_layer", "encoder", "decoder_layer", "decoder", "transformer")
@@ -37,21 +37,20 @@ def command(
 
     _check(part, norm, padding)
     wrong = False
-    for subject in subjects(impl):
-        if not subject.offers(part):
+    for judged in subjects(impl):
+        if not judged.offers(part):
             had = (
-                ", ".join(name for name in offered(subject.implementation) if name in PARTS)
-                or "none of these"
+                ", ".join(name for name in offered(judged.implementation) if name in PARTS) or "none of these"
             )
-            raise click.UsageError(f"{subject.name} does not offer {part}; it offers {had}")
+            raise click.UsageError(f"{judged.name} does not offer {part}; it offers {had}")
         try:
             with collecting():
-                found = maps(subject, part, norm=norm, padding=padding, layers=layers, seed=seed)
+                found = maps(judged, part, norm=norm, padding=padding, layers=layers, seed=seed)
         except NotOffered as reason:
-            raise click.UsageError(f"{subject.name}: {reason}") from None
+            raise click.UsageError(f"{judged.name}: {reason}") from None
         except Violation as violation:
-            raise click.ClickException(f"{subject.name}: {violation.seen}") from None
-        click.echo(f"{subject.name} {part}, norm {norm}")
+            raise click.ClickException(f"{judged.name}: {violation.seen}") from None
+        click.echo(f"{judged.name} {part}, norm {norm}")
         for flow in found:
             click.echo(f"\n{flow.text()}\n{flow.sentence() or 'as required'}")
             wrong |= not flow.agrees
@@ -72,31 +71,33 @@ def _check(part: str, norm: str, padding: bool) -> None:
         )
 
 
-def subjects(impl: str) -> list[Subject]:
+def subjects(impl: str) -> list[JudgedImplementation]:
     """The implementations a request names, behind the boundary."""
-    from attest.boundary import Subject
+    from attest.boundary import JudgedImplementation
     from attest.registry import load, parse_request
 
     request = parse_request(impl)
     options = dict(request.options)
     return [
-        Subject(found, dtype=options.get("dtype"), device=options.get("device", "cpu"))
+        JudgedImplementation(found, dtype=options.get("dtype"), device=options.get("device", "cpu"))
         for found in load(request)
     ]
 
 
-def maps(subject: Subject, part: str, *, norm: str, padding: bool, layers: int, seed: int) -> list[Flow]:
+def maps(
+    judged: JudgedImplementation, part: str, *, norm: str, padding: bool, layers: int, seed: int
+) -> list[Flow]:
     """By perturbation, and by gradient where that is offered and the inputs are not ids."""
     if part == "transformer":
-        return [_of_transformer(subject, norm, layers, seed)]
+        return [_of_transformer(judged, norm, layers, seed)]
     from attest.checks.flow import by_gradient, by_perturbation, flow, required_maps
     from attest.milestones.m04_layers.cases.layers import LayerCase
     from attest.milestones.m04_layers.checks import has, loaded, sharpest
 
     mask = "padding" if padding else "none"
     case = LayerCase(part=part, norm=norm, mask=mask, memory_mask=mask, B=2, T=4, S=3, D=8, H=2, F=16)
-    case = sharpest(subject, case.but(N=layers, seed=seed).offered(subject))
-    component = loaded(subject, case)
+    case = sharpest(judged, case.but(N=layers, seed=seed).offered(judged))
+    component = loaded(judged, case)
     required = required_maps(part, case.visible, case.memory_visible if case.decodes else None, case.depth)
     seen = by_perturbation(component, case.inputs, required, seed=seed)
     found = [flow(required, seen, case.real, means="perturbation")]
@@ -106,7 +107,7 @@ def maps(subject: Subject, part: str, *, norm: str, padding: bool, layers: int, 
     return found
 
 
-def _of_transformer(subject: Subject, norm: str, layers: int, seed: int) -> Flow:
+def _of_transformer(judged: JudgedImplementation, norm: str, layers: int, seed: int) -> Flow:
     import numpy as np
 
     from attest.checks.flow import by_perturbation, flow, required_maps
@@ -115,11 +116,11 @@ def _of_transformer(subject: Subject, norm: str, layers: int, seed: int) -> Flow
 
     sizes: dict[str, Any] = {"d_model": 8, "num_heads": 2, "d_ff": 16, "source_vocab": 9, "target_vocab": 9}
     sizes |= {"num_encoder_layers": layers, "num_decoder_layers": layers, "max_len": 8, "norm": norm}
-    config = Config(**sizes, dtype=subject.sharpest)
+    config = Config(**sizes, dtype=judged.sharpest)
     B, T, S = 2, 4, 3
     rng = np.random.default_rng(seed)
     source, target = (3 + rng.permuted(np.arange(B * 6).reshape(B, 6) % 6, axis=1)[:, :n] for n in (S, T))
-    model = subject.build("transformer", config)
+    model = judged.build("transformer", config)
     model.load(random_parameters("transformer", config, rng))
     visible = np.broadcast_to(np.tri(T, dtype=bool), (B, T, T))
     required = required_maps("transformer", visible, np.ones((B, T, S), bool), layers)

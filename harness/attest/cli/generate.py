@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from attest.boundary import Subject
+    from attest.boundary import JudgedImplementation
     from attest.contract import Array
     from attest.trained.models import SavedModel
 
@@ -47,20 +47,22 @@ def command(
         asked_ids = [ids_of(text) for text in sequences]
     except ValueError as error:
         raise click.UsageError(str(error)) from None
-    subject = subjects(impl or model.implementation)[0]
+    judged = subjects(impl or model.implementation)[0]
     source = Task(model.task).batch(asked_ids)["source"]
     try:
         with collecting():
-            seen = _generated(subject, model, source, {**asked, "num_results": results})
+            seen = _generated(judged, model, source, {**asked, "num_results": results})
     except NotOffered as reason:
-        raise click.UsageError(f"{subject.name}: {reason}; name one that generates with --impl") from None
+        raise click.UsageError(f"{judged.name}: {reason}; name one that generates with --impl") from None
     except Violation as violation:
-        raise click.ClickException(f"{subject.name}: {violation.seen}") from None
+        raise click.ClickException(f"{judged.name}: {violation.seen}") from None
     _print(model, asked_ids, seen)
 
 
-def _generated(subject: Subject, model: SavedModel, source: Array, asked: dict[str, Any]) -> dict[str, Array]:
-    generator = subject.build("generate", model.config.but(dtype=subject.dtypes[0]))
+def _generated(
+    judged: JudgedImplementation, model: SavedModel, source: Array, asked: dict[str, Any]
+) -> dict[str, Array]:
+    generator = judged.build("generate", model.config.but(dtype=judged.dtypes[0]))
     generator.load(model.parameters)
     return generator(source=source, max_len=source.shape[1] + 1, **asked)
 

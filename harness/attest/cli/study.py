@@ -29,14 +29,14 @@ def command(name: str, impl: str, depth: tuple[int, ...], seed: int, reports: Pa
     from attest.outcomes import NotOffered, Violation
     from attest.studies.norm import DEPTHS, norm_study, write_study
 
-    for subject in subjects(impl):
+    for judged in subjects(impl):
         try:
             with collecting():
-                study = norm_study(subject, depths=depth or DEPTHS, seed=seed, progress=_say)
+                study = norm_study(judged, depths=depth or DEPTHS, seed=seed, progress=_say)
         except NotOffered as reason:
-            raise click.UsageError(f"{subject.name} cannot be studied: {reason}") from None
+            raise click.UsageError(f"{judged.name} cannot be studied: {reason}") from None
         except Violation as violation:
-            raise click.ClickException(f"{subject.name}: {violation.seen}") from None
+            raise click.ClickException(f"{judged.name}: {violation.seen}") from None
         for line in _table(study["layers"]):
             click.echo(line)
         written = write_study(study, reports)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from attest.boundary import Subject
+    from attest.boundary import JudgedImplementation
     from attest.trained.training import Trained
 
 
@@ -37,33 +37,33 @@ def command(ctx: click.Context, impl: str, task: str, steps: int, out: str | Non
 
     if task not in RULES:
         raise click.UsageError(f"task={task!r} is unknown; use one of {', '.join(RULES)}")
-    subject = subjects(impl)[0]
-    directory = Path(out or f"trained/{subject.name}-{task}")
+    judged = subjects(impl)[0]
+    directory = Path(out or f"trained/{judged.name}-{task}")
     try:
         with collecting():
-            model = _train(subject, task, steps, directory)
+            model = _train(judged, task, steps, directory)
     except NotOffered as reason:
         raise click.UsageError(
-            f"{subject.name}: {reason}; only an implementation with a trainer trains"
+            f"{judged.name}: {reason}; only an implementation with a trainer trains"
         ) from None
     except Violation as violation:
-        raise click.ClickException(f"{subject.name}: {violation.seen}") from None
+        raise click.ClickException(f"{judged.name}: {violation.seen}") from None
     where = f"below 0.1 from step {model.step_below}" if model.step_below else "not below 0.1"
-    click.echo(f"{subject.name} {task}: validation loss {model.validation_loss:.4f} ({where}), "
+    click.echo(f"{judged.name} {task}: validation loss {model.validation_loss:.4f} ({where}), "
                f"{100 * model.exact:.1f} % exact, {model.seconds:.0f} s")  # fmt: skip
     click.echo(f'{directory} written; next: attest generate --checkpoint {directory} "3 1 4 1 5"')
     ctx.exit(0 if model.step_below else 1)
 
 
-def _train(subject: Subject, task: str, steps: int, directory: Path) -> Trained:
-    from attest.boundary.training import TrainerBoundary
+def _train(judged: JudgedImplementation, task: str, steps: int, directory: Path) -> Trained:
+    from attest.boundary.training import JudgedTrainer
     from attest.trained.models import write_model
     from attest.trained.tasks import TRAINING
     from attest.trained.training import train
 
-    trainer = TrainerBoundary(subject, TRAINING.but(dtype=subject.dtypes[0]))
-    model = train(subject, task, steps=steps, trainer=trainer, on_step=Progress(task))
-    write_model(directory, subject.name, task, model.config, model.parameters)
+    trainer = JudgedTrainer(judged, TRAINING.but(dtype=judged.dtypes[0]))
+    model = train(judged, task, steps=steps, trainer=trainer, on_step=Progress(task))
+    write_model(directory, judged.name, task, model.config, model.parameters)
     trainer.save(str(directory))
     return model
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from attest.boundary import Boundary, Call, Subject
+from attest.boundary import Call, JudgedComponent, JudgedImplementation
 from attest.boundary.training import run_again
 from attest.contract import Array, Arrays, Config
 from attest.contract.parameters import shapes
@@ -54,18 +54,18 @@ class Likeness:
 
 
 def diagnose(
-    property: Property, subject: Subject, case: str, *, seed: int, seconds: float = 20.0
+    property: Property, impl: JudgedImplementation, case: str, *, seed: int, seconds: float = 20.0
 ) -> tuple[list[Likeness], int]:
     """The nearest defects, best first, and how many were compared. Stops after `seconds`."""
     deadline = time.monotonic() + seconds
     candidates = _candidates(property.criterion)
-    traces = _traces(property, subject, case, seed)
+    traces = _traces(property, impl, case, seed)
     with collecting():
         telling = [t for t in traces if not _agrees(_reference(), t)]
         if telling:
             found = list(_by_answers(candidates, telling, deadline))
         else:
-            found = list(_by_sentence(candidates, property, subject, case, deadline))
+            found = list(_by_sentence(candidates, property, impl, case, deadline))
     return sorted(found, key=lambda likeness: (-likeness.share, likeness.defect)), len(candidates)
 
 
@@ -89,21 +89,21 @@ def _candidates(criterion: str) -> list[Defect]:
     )
 
 
-def _reference() -> Subject:
-    return Subject(ReferenceImplementation())
+def _reference() -> JudgedImplementation:
+    return JudgedImplementation(ReferenceImplementation())
 
 
-def _traces(property: Property, subject: Subject, case: str, seed: int) -> list[list[Call]]:
+def _traces(property: Property, impl: JudgedImplementation, case: str, seed: int) -> list[list[Call]]:
     traces = []
     if property.strategies:
-        traces.append(trace_of(property, subject, case, seed))
+        traces.append(trace_of(property, impl, case, seed))
         listening = replace(
             property, check=_swallowing(property, traces), effort=_effort(property), shrinks=False
         )
         with collecting():
-            run_property(listening, subject, profile="quick", seed=seed + 1)
+            run_property(listening, impl, profile="quick", seed=seed + 1)
     else:
-        traces.append(trace_of(property, subject, None, seed))
+        traces.append(trace_of(property, impl, None, seed))
     return [t for t in traces if t]
 
 
@@ -113,20 +113,20 @@ def _effort(property: Property) -> float:
 
 
 def _swallowing(property: Property, traces: list[list[Call]]) -> Any:
-    def check(subject: Subject, **drawn: Any) -> None:
-        with _ears(subject) as calls:
-            _quietly(lambda: property.check(subject, **drawn))
+    def check(impl: JudgedImplementation, **drawn: Any) -> None:
+        with _ears(impl) as calls:
+            _quietly(lambda: property.check(impl, **drawn))
             _train_on(calls)
         traces.append(calls)
 
     return check
 
 
-def trace_of(property: Property, subject: Subject, case: str | None, seed: int) -> list[Call]:
+def trace_of(property: Property, impl: JudgedImplementation, case: str | None, seed: int) -> list[Call]:
     """The calls a property makes on one case."""
     case = case if property.strategies else None
-    with collecting(), _ears(subject) as calls:
-        _quietly(lambda: run_property(property, subject, profile="quick", seed=seed, witness=case))
+    with collecting(), _ears(impl) as calls:
+        _quietly(lambda: run_property(property, impl, profile="quick", seed=seed, witness=case))
         _train_on(calls)
     return calls
 
@@ -140,17 +140,17 @@ def _train_on(calls: Sequence[Call]) -> None:
 
 
 class _ears:
-    """Listen to a subject's calls while the body runs."""
+    """Listen to an implementation's calls while the body runs."""
 
-    def __init__(self, subject: Subject) -> None:
-        self.subject = subject
+    def __init__(self, impl: JudgedImplementation) -> None:
+        self.impl = impl
 
     def __enter__(self) -> list[Call]:
-        self.subject.calls = []
-        return self.subject.calls
+        self.impl.calls = []
+        return self.impl.calls
 
     def __exit__(self, *exception: object) -> None:
-        self.subject.calls = None
+        self.impl.calls = None
 
 
 def _quietly(run: Any) -> None:
@@ -166,31 +166,31 @@ def _by_answers(
     for defect in candidates:
         if time.monotonic() > deadline:
             return
-        mutant = Subject(defect.build())
-        agrees = sum(_agrees(mutant, trace) for trace in telling[:FIRST])
+        defective = JudgedImplementation(defect.build())
+        agrees = sum(_agrees(defective, trace) for trace in telling[:FIRST])
         if not agrees:
             continue
-        agrees += sum(_agrees(mutant, trace) for trace in telling[FIRST:])
+        agrees += sum(_agrees(defective, trace) for trace in telling[FIRST:])
         yield Likeness(defect.name, agrees, len(telling))
 
 
 def _by_sentence(
-    candidates: Sequence[Defect], property: Property, subject: Subject, case: str, deadline: float
+    candidates: Sequence[Defect], property: Property, impl: JudgedImplementation, case: str, deadline: float
 ) -> Iterator[Likeness]:
     """Where nothing can be compared by value: the defect that fails the same case in the same words."""
-    mine = _complaint(property, subject, case)
+    mine = _complaint(property, impl, case)
     for defect in candidates:
         if time.monotonic() > deadline or property.criterion not in defect.killers:
             return
-        if mine and same_words(_complaint(property, Subject(defect.build()), case), mine):
+        if mine and same_words(_complaint(property, JudgedImplementation(defect.build()), case), mine):
             yield Likeness(defect.name, 1, 1)
 
 
-def _complaint(property: Property, subject: Subject, case: str) -> str:
+def _complaint(property: Property, impl: JudgedImplementation, case: str) -> str:
     with collecting():
         try:
             witness = case if property.strategies else None
-            run_property(property, subject, profile="quick", seed=0, witness=witness)
+            run_property(property, impl, profile="quick", seed=0, witness=witness)
         except Violation as violation:
             return violation.seen
         except (NotOffered, NotRun):
@@ -207,8 +207,8 @@ def same_words(one: str, other: str) -> bool:
     return all(math.isclose(float(a), float(b), rel_tol=1e-3, abs_tol=1e-9) for a, b in pairs)
 
 
-def _agrees(subject: Subject, trace: Sequence[Call]) -> bool:
-    return all(_same(answer(subject, call), call.outputs) for call in trace if comparable(call))
+def _agrees(impl: JudgedImplementation, trace: Sequence[Call]) -> bool:
+    return all(_same(answer(impl, call), call.outputs) for call in trace if comparable(call))
 
 
 def comparable(call: Call) -> bool:
@@ -219,14 +219,14 @@ def comparable(call: Call) -> bool:
     return call.parameters is not None or not learned
 
 
-def answer(subject: Subject, call: Call) -> Arrays | None:
-    """What a subject says to a call; None where it refuses."""
+def answer(impl: JudgedImplementation, call: Call) -> Arrays | None:
+    """What an implementation says to a call; None where it refuses."""
     try:
         if call.config is None:
-            return {"output": subject.call(call.operation, *call.inputs.values())}
+            return {"output": impl.call(call.operation, *call.inputs.values())}
         if call.operation == "trainer":
-            return run_again(subject, call)
-        component = subject.build(call.operation, _exact(call.config, subject))
+            return run_again(impl, call)
+        component = impl.build(call.operation, _exact(call.config, impl))
         if call.parameters is not None:
             component.load(call.parameters)
         return _ask(component, call)
@@ -234,11 +234,11 @@ def answer(subject: Subject, call: Call) -> Arrays | None:
         return None
 
 
-def _exact(config: Config, subject: Subject) -> Config:
-    return config if config.dtype in subject.dtypes else config.but(dtype="float32")
+def _exact(config: Config, impl: JudgedImplementation) -> Config:
+    return config if config.dtype in impl.dtypes else config.but(dtype="float32")
 
 
-def _ask(component: Boundary, call: Call) -> Arrays:
+def _ask(component: JudgedComponent, call: Call) -> Arrays:
     if call.method != "gradients":
         return component.method(call.method, **call.inputs)
     inputs = {name: value for name, value in call.inputs.items() if name != "cotangents"}
@@ -266,9 +266,9 @@ def close(a: Array, b: Array) -> bool:
     return bool(np.allclose(a, b, rtol=slack, atol=slack * (0.1 * scale + 1e-6), equal_nan=True))
 
 
-def looks_like(property: Property, subject: Subject, case: str, seed: int) -> str:
+def looks_like(property: Property, impl: JudgedImplementation, case: str, seed: int) -> str:
     """The sentence for one failure; empty where every comparison would be a training."""
     if property.trains:
         return ""
-    found, compared = diagnose(property, subject, case, seed=seed)
+    found, compared = diagnose(property, impl, case, seed=seed)
     return sentence(found, compared)

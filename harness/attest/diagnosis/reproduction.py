@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from attest.boundary import Call, Subject
+from attest.boundary import Call, JudgedImplementation
 from attest.contract import FUNCTIONS, Array, Arrays
 from attest.diagnosis.likeness import answer, close, comparable, trace_of
 from attest.judging.property import Property
@@ -22,11 +22,11 @@ MOST_NUMBERS = 600  # arrays beyond this go into a file beside the script
 
 
 def write_reproduction(
-    record: Record, property: Property, subject: Subject, request: str, reports: Path
+    record: Record, property: Property, impl: JudgedImplementation, request: str, reports: Path
 ) -> Path | None:
     """reports/<impl>/repro/M1_5.py, or nothing where no single call answers wrongly."""
     assert record.failure is not None
-    found = _wrong_call(property, subject, record.failure.case, record.seed)
+    found = _wrong_call(property, impl, record.failure.case, record.seed)
     if found is None:
         return None
     call, right = found
@@ -38,11 +38,11 @@ def write_reproduction(
 
 
 def _wrong_call(
-    property: Property, subject: Subject, case: str, seed: int
+    property: Property, impl: JudgedImplementation, case: str, seed: int
 ) -> tuple[Call, Arrays | None] | None:
     """The first call that the reference answers differently."""
-    reference = Subject(ReferenceImplementation())
-    for call in trace_of(property, subject, case, seed):
+    reference = JudgedImplementation(ReferenceImplementation())
+    for call in trace_of(property, impl, case, seed):
         if not comparable(call):
             continue
         right = answer(reference, call)

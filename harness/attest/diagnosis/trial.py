@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from attest.boundary import Subject
+from attest.boundary import JudgedImplementation
 from attest.diagnosis.likeness import Likeness, diagnose
 from attest.judging.catalogue import Defect, defects
 from attest.judging.evidence import collecting
@@ -69,11 +69,11 @@ def torch_strangers(path: Path, milestones: list[str]) -> Iterator[Stranger]:
 def name_stranger(stranger: Stranger) -> Naming | None:
     """Let the criterion fail and ask which defect it looks like; None where nothing failed."""
     for property in load_properties()[stranger.criterion]:
-        subject = Subject(stranger.implementation)
-        case = _failing_case(replace(property, shrinks=False), subject)
+        impl = JudgedImplementation(stranger.implementation)
+        case = _failing_case(replace(property, shrinks=False), impl)
         if case is None:
             continue
-        found, _ = diagnose(property, subject, case, seed=0, seconds=60.0)
+        found, _ = diagnose(property, impl, case, seed=0, seconds=60.0)
         best = _best(found)
         return Naming(
             stranger.truth, stranger.criterion, tuple(b.defect for b in best), best[0].share if best else 0.0
@@ -85,10 +85,10 @@ def _best(found: list[Likeness]) -> list[Likeness]:
     return [likeness for likeness in found if likeness.share == found[0].share]
 
 
-def _failing_case(property: Property, subject: Subject) -> str | None:
+def _failing_case(property: Property, impl: JudgedImplementation) -> str | None:
     with collecting():
         try:
-            run_property(property, subject, profile="quick", seed=0)
+            run_property(property, impl, profile="quick", seed=0)
         except Violation as violation:
             return violation.case
         except (NotOffered, NotRun):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from attest.contract import Array, float_dtype
 
 if TYPE_CHECKING:
-    from attest.boundary import Subject
+    from attest.boundary import JudgedImplementation
 
 REGIMES = ("unit", "init", "saturated", "tiny", "large", "offset")
 SCALE = {"unit": 1.0, "init": 1.0, "saturated": 1.0, "tiny": 1e-3, "large": 30.0, "offset": 1.0}
@@ -52,12 +52,12 @@ class Case:
         sizes = [f"{name}=1" for name in self.lengths if getattr(self, name) == 1]
         return (self.regime, self.dtype, *sizes)
 
-    def fitted(self, subject: Subject) -> Self:
+    def fitted(self, impl: JudgedImplementation) -> Self:
         """This case in a dtype the implementation offers and within its shape policy."""
         changes: dict[str, Any] = {}
-        if self.dtype not in subject.dtypes or subject.policy.one_config:
-            changes["dtype"] = subject.dtypes[0]
-        smallest = subject.policy.min_size
+        if self.dtype not in impl.dtypes or impl.policy.one_config:
+            changes["dtype"] = impl.dtypes[0]
+        smallest = impl.policy.min_size
         changes |= {n: smallest for n in self.lengths if 0 < getattr(self, n) < smallest}
         return self.but(**changes) if changes else self
 

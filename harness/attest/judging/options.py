@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol, Self, TypeVar
 
-from attest.boundary import Subject
+from attest.boundary import JudgedImplementation
 from attest.contract import Config
 from attest.outcomes import NotOffered, Violation
 
@@ -23,10 +23,10 @@ class Configured(Protocol):
 Chosen = TypeVar("Chosen", bound=Configured)
 
 
-def takes(subject: Subject, operation: str, config: Config) -> bool:
+def takes(impl: JudgedImplementation, operation: str, config: Config) -> bool:
     """Whether the builder has these options. One that breaks has them: its criterion will tell."""
     try:
-        subject.build(operation, config)
+        impl.build(operation, config)
     except NotOffered:
         return False
     except Violation:
@@ -34,21 +34,23 @@ def takes(subject: Subject, operation: str, config: Config) -> bool:
     return True
 
 
-def first_offered(subject: Subject, operation: str, case: Chosen, *changes: dict[str, Any]) -> Chosen:
+def first_offered(
+    impl: JudgedImplementation, operation: str, case: Chosen, *changes: dict[str, Any]
+) -> Chosen:
     """The case itself, or the first change of it that is offered; the case where none is."""
     for change in ({}, *changes):
         tried = case.but(**change)
-        if takes(subject, operation, tried.config):
+        if takes(impl, operation, tried.config):
             return tried
     return case
 
 
-def offered_form(subject: Subject, operation: str, config: Config) -> Config:
+def offered_form(impl: JudgedImplementation, operation: str, config: Config) -> Config:
     """The config, or one with the other activation where only that is offered."""
     other = config.but(activation=OTHER_ACTIVATION[config.activation])
-    return other if not takes(subject, operation, config) and takes(subject, operation, other) else config
+    return other if not takes(impl, operation, config) and takes(impl, operation, other) else config
 
 
-def sharpest(subject: Subject, case: Chosen) -> Chosen:
+def sharpest(impl: JudgedImplementation, case: Chosen) -> Chosen:
     """The case in the implementation's most exact dtype."""
-    return case.but(dtype=subject.sharpest)
+    return case.but(dtype=impl.sharpest)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-from attest.boundary import Subject
+from attest.boundary import JudgedImplementation
 from attest.judging.evidence import current
 from attest.judging.loading import load_milestones
 from attest.outcomes import Violation
@@ -111,30 +111,32 @@ def load_properties(extra: tuple[str, ...] = ()) -> Mapping[str, list[Property]]
 
 
 def run_property(
-    property: Property, subject: Subject, *, profile: str, seed: int, witness: str | None = None
+    property: Property, impl: JudgedImplementation, *, profile: str, seed: int, witness: str | None = None
 ) -> None:
     """Run to the end or raise the Violation of the smallest failing case, which then knows its case."""
     try:
-        _run(property, subject, profile, seed, witness)
+        _run(property, impl, profile, seed, witness)
     except Violation as violation:
         violation.case = current().case  # the last example that ran is the smallest failing one
         violation.property = property.replay or property.name
         raise
 
 
-def _run(property: Property, subject: Subject, profile: str, seed: int, witness: str | None) -> None:
+def _run(
+    property: Property, impl: JudgedImplementation, profile: str, seed: int, witness: str | None
+) -> None:
     if property.steps:
-        _explore(property, subject, profile, seed)
+        _explore(property, impl, profile, seed)
     elif not property.strategies:
         current().begin("", ())
-        property.check(subject)
+        property.check(impl)
     elif witness is not None:
-        _example(property, subject, parse_drawn(witness))
+        _example(property, impl, parse_drawn(witness))
     else:
-        _search(property, subject, profile, seed)
+        _search(property, impl, profile, seed)
 
 
-def _search(property: Property, subject: Subject, profile: str, seed: int) -> None:
+def _search(property: Property, impl: JudgedImplementation, profile: str, seed: int) -> None:
     import hypothesis
     from hypothesis import strategies
 
@@ -142,7 +144,7 @@ def _search(property: Property, subject: Subject, profile: str, seed: int) -> No
     @hypothesis.seed(seed)
     @hypothesis.given(strategies.fixed_dictionaries(dict(property.strategies)))
     def search(drawn: dict[str, Any]) -> None:
-        _example(property, subject, drawn)
+        _example(property, impl, drawn)
         ratio = current().example_ratio
         if ratio > 0:
             hypothesis.target(min(ratio, 1e6), label="error over bound")
@@ -150,11 +152,11 @@ def _search(property: Property, subject: Subject, profile: str, seed: int) -> No
     _reporting_flakes(search)
 
 
-def _explore(property: Property, subject: Subject, profile: str, seed: int) -> None:
+def _explore(property: Property, impl: JudgedImplementation, profile: str, seed: int) -> None:
     import hypothesis
     from hypothesis.stateful import run_state_machine_as_test
 
-    machine: Any = property.check(subject)  # type: ignore[func-returns-value]
+    machine: Any = property.check(impl)  # type: ignore[func-returns-value]
     hypothesis.seed(seed)(machine)
 
     def explore() -> None:
@@ -189,11 +191,11 @@ def _reporting_flakes(run: Callable[[], None]) -> None:
         raise Violation(f"the same case gave two outcomes ({_first_line(error)})") from error
 
 
-def _example(property: Property, subject: Subject, drawn: Mapping[str, Any]) -> None:
-    fitted = {k: v.fitted(subject) if hasattr(v, "fitted") else v for k, v in drawn.items()}
+def _example(property: Property, impl: JudgedImplementation, drawn: Mapping[str, Any]) -> None:
+    fitted = {k: v.fitted(impl) if hasattr(v, "fitted") else v for k, v in drawn.items()}
     regimes = tuple(r for v in fitted.values() for r in getattr(v, "regimes", ()))
     current().begin(print_drawn(fitted), regimes)
-    property.check(subject, **fitted)
+    property.check(impl, **fitted)
 
 
 def print_drawn(drawn: Mapping[str, Any]) -> str:

@@ -9,7 +9,7 @@ from attest.reference.training import TrainingFormulas
 
 
 class Formulas(TrainingFormulas, CacheFormulas, SamplingFormulas):
-    """What `ReferenceImplementation` computes; mutants are subclasses that override one method."""
+    """What `ReferenceImplementation` computes; defects are subclasses that override one method."""
 
 
 class OracleFormulas(HeadByHead, Formulas):

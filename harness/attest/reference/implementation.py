@@ -1,4 +1,4 @@
-"""The reference as an implementation of the contract; mutants are the same with one class exchanged."""
+"""The reference as an implementation of the contract; defects are the same with one class exchanged."""
 
 from __future__ import annotations
 

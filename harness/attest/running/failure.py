@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from attest.boundary import Subject
+from attest.boundary import JudgedImplementation
 from attest.judging.property import Property
 from attest.outcomes import Timeout
 from attest.records.plan import Plan, Target
@@ -16,7 +16,7 @@ from attest.spec import Criterion
 
 
 def complete(
-    record: Record, properties: Sequence[Property], subject: Subject, target: Target, plan: Plan
+    record: Record, properties: Sequence[Property], impl: JudgedImplementation, target: Target, plan: Plan
 ) -> Record:
     """The record with its failure filled in. Nothing here can change the verdict."""
     if record.failure is None:
@@ -27,9 +27,9 @@ def complete(
     record = record.but(failure=failure)
     if record.verdict != FAIL:
         return record
-    likeness = _likeness(property, subject, failure.case, plan)
+    likeness = _likeness(property, impl, failure.case, plan)
     record = record.but(failure=replace(failure, looks_like=likeness))
-    _write_reproduction(record, property, subject, target, plan)
+    _write_reproduction(record, property, impl, target, plan)
     return record
 
 
@@ -57,21 +57,21 @@ def failure_text(record: Record, criterion: Criterion) -> str:
     return "\n".join(f"  {name:<10} {text}" for name, text in rows)
 
 
-def _likeness(property: Property, subject: Subject, case: str, plan: Plan) -> str:
+def _likeness(property: Property, impl: JudgedImplementation, case: str, plan: Plan) -> str:
     try:
         from attest.diagnosis.likeness import looks_like
 
-        return looks_like(property, subject, case, plan.seed)
+        return looks_like(property, impl, case, plan.seed)
     except (Exception, SystemExit, Timeout):
         return ""  # a diagnosis is an extra: the failure stands without it
 
 
 def _write_reproduction(
-    record: Record, property: Property, subject: Subject, target: Target, plan: Plan
+    record: Record, property: Property, impl: JudgedImplementation, target: Target, plan: Plan
 ) -> None:
     try:
         from attest.diagnosis.reproduction import write_reproduction
 
-        write_reproduction(record, property, subject, target.request, Path(plan.reports))
+        write_reproduction(record, property, impl, target.request, Path(plan.reports))
     except (Exception, SystemExit, Timeout):
         return

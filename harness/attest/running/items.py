@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from attest.boundary import Subject
+from attest.boundary import JudgedImplementation
 from attest.records.plan import Plan, Target
 from attest.records.record import ERROR, FAIL, NOT_OFFERED, NOT_RUN, Record
 from attest.registry import BrokenPlugin, load, parse_request, sentence
@@ -80,8 +80,8 @@ class CriterionItem(pytest.Item):
             implementation = _implementation(self.target)
         except BrokenPlugin as error:
             return blank.but(reason=str(error))
-        subject = _subject(implementation, self.target)
-        if subject.compiled and self.plan.seconds is None:
+        impl = _judged(implementation, self.target)
+        if impl.compiled and self.plan.seconds is None:
             cancel_timer()
             set_timer(COMPILING * self.seconds, self.name)
         settings = Settings(
@@ -94,8 +94,8 @@ class CriterionItem(pytest.Item):
             properties = self.plan.properties().get(self.criterion.id, [])
         except Exception as error:
             return blank.but(reason=f"the criteria cannot be loaded ({sentence(error)})", internal=True)
-        record = judge(self.criterion, properties, subject, settings)
-        return complete(record, properties, subject, self.target, self.plan)
+        record = judge(self.criterion, properties, impl, settings)
+        return complete(record, properties, impl, self.target, self.plan)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> str:
         """The failure as a person reads it; no traceback of ours."""
@@ -113,17 +113,17 @@ class CriterionItem(pytest.Item):
         return self.path, None, f"{self.criterion.id} {self.criterion.title} [{self.target.label}]"
 
 
-_shared: dict[Target, Subject] = {}
+_shared: dict[Target, JudgedImplementation] = {}
 
 
-def _subject(implementation: Any, target: Target) -> Subject:
-    """A subject per criterion; one for all where every new component would be compiled again."""
+def _judged(implementation: Any, target: Target) -> JudgedImplementation:
+    """An implementation per criterion; one for all where every new component would be compiled again."""
     if target in _shared:
         return _shared[target]
-    subject = Subject(implementation, dtype=target.dtype, device=target.device)
-    if subject.policy.one_config:
-        _shared[target] = subject
-    return subject
+    impl = JudgedImplementation(implementation, dtype=target.dtype, device=target.device)
+    if impl.policy.one_config:
+        _shared[target] = impl
+    return impl
 
 
 @cache

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from attest.boundary import Subject
+from attest.boundary import JudgedImplementation
 from attest.contract import OPERATIONS
 from attest.judging.evidence import Evidence, collecting
 from attest.judging.property import Property, parse_drawn, run_property
@@ -42,26 +42,26 @@ class Settings:
 
 
 def judge(
-    criterion: Criterion, properties: Sequence[Property], subject: Subject, settings: Settings
+    criterion: Criterion, properties: Sequence[Property], impl: JudgedImplementation, settings: Settings
 ) -> Record:
     """The record of this criterion. Only KeyboardInterrupt passes through."""
     record = Record(
-        implementation=subject.name,
+        implementation=impl.name,
         criterion=criterion.id,
         milestone=criterion.milestone,
         level=criterion.level,
         seed=settings.seed,
         profile=settings.profile,
-        dtype=",".join(subject.dtypes),
-        device=subject.device,
+        dtype=",".join(impl.dtypes),
+        device=impl.device,
         spec_version=settings.spec_version,
         text_hash=criterion.text_hash,
-        policy=subject.policy.sentence(),
-        widened=max([subject.factor(n) for n in criterion.needs if n in OPERATIONS], default=1.0),
+        policy=impl.policy.sentence(),
+        widened=max([impl.factor(n) for n in criterion.needs if n in OPERATIONS], default=1.0),
     )
     started = time.perf_counter()
     with collecting() as evidence:
-        outcome = _outcome(criterion, properties, subject, settings)
+        outcome = _outcome(criterion, properties, impl, settings)
     return record.but(
         **_seen(evidence),
         **outcome,
@@ -71,16 +71,16 @@ def judge(
 
 
 def _outcome(
-    criterion: Criterion, properties: Sequence[Property], subject: Subject, settings: Settings
+    criterion: Criterion, properties: Sequence[Property], impl: JudgedImplementation, settings: Settings
 ) -> dict[str, Any]:
     try:
-        check_needs(criterion, subject)
-        known = _known(subject, criterion.id)
+        check_needs(criterion, impl)
+        known = _known(impl, criterion.id)
         if known is not None:
-            return _judge_witness(known, properties, subject, settings)
+            return _judge_witness(known, properties, impl, settings)
         for property in properties:
             if property.runs_in(settings.profile):
-                _run(property, subject, settings)
+                _run(property, impl, settings)
         if not properties:
             return {"verdict": ERROR, "reason": f"no property verifies {criterion.id}", "internal": True}
         return {"verdict": PASS, "reason": ""}
@@ -101,23 +101,21 @@ def _outcome(
         return {"verdict": ERROR, "reason": f"the harness failed: {_origin(error)}", "internal": True}
 
 
-def _run(property: Property, subject: Subject, settings: Settings) -> None:
+def _run(property: Property, impl: JudgedImplementation, settings: Settings) -> None:
     names = set(property.strategies)
     if settings.case is not None and (names or property.steps):
         if set(parse_drawn(settings.case)) == names:
-            run_property(
-                property, subject, profile=settings.profile, seed=settings.seed, witness=settings.case
-            )
+            run_property(property, impl, profile=settings.profile, seed=settings.seed, witness=settings.case)
         return
-    run_property(property, subject, profile=settings.profile, seed=settings.seed)
+    run_property(property, impl, profile=settings.profile, seed=settings.seed)
 
 
-def check_needs(criterion: Criterion, subject: Subject) -> None:
+def check_needs(criterion: Criterion, impl: JudgedImplementation) -> None:
     """NotOffered or NotRun when something the criterion needs is missing."""
     for need in criterion.needs:
-        if need in OPERATIONS and not subject.offers(need):
+        if need in OPERATIONS and not impl.offers(need):
             raise NotOffered(f"{need} is not offered")
-        if need == "compiled" and not subject.compiled:
+        if need == "compiled" and not impl.compiled:
             raise NotOffered("the implementation does not declare compiled = True")
         if need == "torch" and importlib.util.find_spec("torch") is None:
             raise NotRun("torch is not installed; install attest-transformers[torch]")
@@ -125,13 +123,13 @@ def check_needs(criterion: Criterion, subject: Subject) -> None:
             raise NotRun("no CUDA device is present")
 
 
-def _known(subject: Subject, criterion: str) -> Any:
-    declared = getattr(subject.implementation, "known_failures", None) or ()
+def _known(impl: JudgedImplementation, criterion: str) -> Any:
+    declared = getattr(impl.implementation, "known_failures", None) or ()
     return next((k for k in declared if k.criterion == criterion), None)
 
 
 def _judge_witness(
-    known: Any, properties: Sequence[Property], subject: Subject, settings: Settings
+    known: Any, properties: Sequence[Property], impl: JudgedImplementation, settings: Settings
 ) -> dict[str, Any]:
     for property in properties:
         if not property.runs_in(settings.profile):
@@ -145,7 +143,7 @@ def _judge_witness(
             continue
         try:
             witness = known.witness if property.strategies else None
-            run_property(property, subject, profile=settings.profile, seed=settings.seed, witness=witness)
+            run_property(property, impl, profile=settings.profile, seed=settings.seed, witness=witness)
         except Violation as violation:
             failure = _failure(violation, properties)
             return {"verdict": KNOWN, "reason": known.reason, "link": known.link, "failure": failure}

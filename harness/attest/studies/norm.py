@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from attest.boundary import Boundary, Subject
+from attest.boundary import JudgedComponent, JudgedImplementation
 from attest.checks.arrays import expect
 from attest.contract import Array, Arrays, Config
 from attest.outcomes import NotOffered
@@ -25,7 +25,7 @@ Study = dict[str, Any]
 
 
 def norm_study(
-    subject: Subject,
+    impl: JudgedImplementation,
     *,
     depths: Sequence[int] = DEPTHS,
     seed: int = 0,
@@ -35,7 +35,7 @@ def norm_study(
 
     Where there is no transformer, of an encoder with random cotangents.
     """
-    operation = "transformer" if subject.offers("transformer") else "encoder"
+    operation = "transformer" if impl.offers("transformer") else "encoder"
     measure = _of_model if operation == "transformer" else _of_encoder
     rows = []
     for depth in depths:
@@ -47,14 +47,14 @@ def norm_study(
                 num_decoder_layers=depth,
                 dropout=0.0,
                 seed=seed,
-                dtype=subject.dtypes[0],
+                dtype=impl.dtypes[0],
             )
-            for stack, values in measure(subject, config, depth, seed).items():
+            for stack, values in measure(impl, config, depth, seed).items():
                 rows.append({"norm": norm, "depth": depth, "stack": stack, "gradient_norm": values})
     return {
         "format": 1,
         "study": "norm",
-        "implementation": subject.name,
+        "implementation": impl.name,
         "operation": operation,
         "task": "copy, one batch of 64, untrained" if operation == "transformer" else "random cotangents",
         "d_model": TRAINING.d_model,
@@ -65,10 +65,10 @@ def norm_study(
     }
 
 
-def _of_model(subject: Subject, config: Config, depth: int, seed: int) -> dict[str, list[float]]:
+def _of_model(impl: JudgedImplementation, config: Config, depth: int, seed: int) -> dict[str, list[float]]:
     """Of the cross-entropy of the next token."""
     batch = next(Task("copy").batches("train", seed))
-    model = _new(subject, "transformer", config)
+    model = _new(impl, "transformer", config)
     inputs = {"source": batch["source"], "target": batch["target"][:, :-1]}
     seen = model(**inputs)
     expect("logits" in seen, f"transformer returned {sorted(seen)}, should return logits")
@@ -77,19 +77,19 @@ def _of_model(subject: Subject, config: Config, depth: int, seed: int) -> dict[s
     return {stack: layer_norms(found, f"{stack}.", depth) for stack in ("encoder", "decoder")}
 
 
-def _of_encoder(subject: Subject, config: Config, depth: int, seed: int) -> dict[str, list[float]]:
+def _of_encoder(impl: JudgedImplementation, config: Config, depth: int, seed: int) -> dict[str, list[float]]:
     rng = np.random.default_rng(seed)
-    encoder = _new(subject, "encoder", config)
+    encoder = _new(impl, "encoder", config)
     x, cotangent = (rng.standard_normal((8, 16, config.d_model)).astype(np.float32) for _ in range(2))
     dtype = np.float64 if config.dtype == "float64" else np.float32
     found = encoder.gradients({"x": x.astype(dtype)}, {"output": cotangent.astype(dtype)}).parameters
     return {"encoder": layer_norms(found, "", depth)}
 
 
-def _new(subject: Subject, operation: str, config: Config) -> Boundary:
+def _new(impl: JudgedImplementation, operation: str, config: Config) -> JudgedComponent:
     """A component with the parameters it starts with."""
-    placed = subject.placed(config)
-    component = Boundary(operation, subject.construct(operation, placed), placed, subject)
+    placed = impl.placed(config)
+    component = JudgedComponent(operation, impl.construct(operation, placed), placed, impl)
     if not callable(getattr(component.component, "gradients", None)):
         raise NotOffered(f"{operation} has no gradients(); the study measures them")
     return component

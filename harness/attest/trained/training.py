@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from attest.boundary import Subject
-from attest.boundary.training import TrainerBoundary, finite_number
+from attest.boundary import JudgedImplementation
+from attest.boundary.training import JudgedTrainer, finite_number
 from attest.contract import Array, Config
 from attest.outcomes import Timeout, Violation
 from attest.trained.tasks import EOS, PAD, TRAINING, Batch, Task
@@ -59,21 +59,21 @@ class Trained:
     seconds: float
 
 
-def trained(subject: Subject, task: str) -> Trained:
+def trained(impl: JudgedImplementation, task: str) -> Trained:
     """The model this run has trained on the task; trained now by whoever asks first.
 
     A training that failed is shared too: whoever asks next meets the same Violation at once.
     """
-    path = shared_directory() / f"{_key(subject)}-{task}.npz"
+    path = shared_directory() / f"{_key(impl)}-{task}.npz"
     with _locked(path.with_suffix(".lock")):
         if not path.exists():
-            _attempt(subject, task, path)
+            _attempt(impl, task, path)
     return _read(path)
 
 
-def _key(subject: Subject) -> str:
-    options = zlib.crc32(repr(subject.options).encode())
-    return f"{subject.name}-{subject.dtypes[0]}-{subject.device.replace(':', '')}-{options:08x}"
+def _key(impl: JudgedImplementation) -> str:
+    options = zlib.crc32(repr(impl.options).encode())
+    return f"{impl.name}-{impl.dtypes[0]}-{impl.device.replace(':', '')}-{options:08x}"
 
 
 @contextmanager
@@ -85,9 +85,9 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _attempt(subject: Subject, task: str, path: Path) -> None:
+def _attempt(impl: JudgedImplementation, task: str, path: Path) -> None:
     try:
-        _write(path, train(subject, task), "")
+        _write(path, train(impl, task), "")
     except Violation as violation:
         _write(path, None, violation.seen)
     except Timeout as stopped:
@@ -123,16 +123,16 @@ def _read(path: Path) -> Trained:
 
 
 def train(
-    subject: Subject,
+    impl: JudgedImplementation,
     task: str,
     *,
     on_step: Callable[[int, dict[str, float], float | None], None] = lambda step, report, validation: None,
     steps: int = STEPS,
-    trainer: TrainerBoundary | None = None,
+    trainer: JudgedTrainer | None = None,
 ) -> Trained:
     """Train to 97 % exact or to the last step, looking at held-out data on the way."""
-    config = TRAINING.but(dtype=subject.dtypes[0])
-    trainer = trainer or TrainerBoundary(subject, config)
+    config = TRAINING.but(dtype=impl.dtypes[0])
+    trainer = trainer or JudgedTrainer(impl, config)
     held_out = Task(task).held_out(HELD_OUT)
     validation = [Task(task).batch(part) for part in _parts(held_out)]
     started = time.perf_counter()
@@ -149,7 +149,7 @@ def train(
         looks.append((step, finite_number(seen, f"the validation loss at step {step}")))
         on_step(step, report, seen)
         if seen < GOAL or step == steps:
-            exact = exact_share(subject, config, trainer.parameters(), Task(task), held_out)
+            exact = exact_share(impl, config, trainer.parameters(), Task(task), held_out)
         if exact >= EXACT:
             break
     below = next((step for step, loss in looks if loss < GOAL), None)
@@ -158,13 +158,17 @@ def train(
 
 
 def exact_share(
-    subject: Subject, config: Config, parameters: dict[str, Array], task: Task, sequences: Sequence[Any]
+    impl: JudgedImplementation,
+    config: Config,
+    parameters: dict[str, Array],
+    task: Task,
+    sequences: Sequence[Any],
 ) -> float:
     """How many come out right to the last token: by greedy generation, or by argmax where there is none."""
     right = 0
     for part in _parts(sequences):
         batch = task.batch(part)
-        written = written_by(subject, config, parameters, batch)
+        written = written_by(impl, config, parameters, batch)
         right += sum(
             tuple(map(int, row[: len(ids) + 1])) == (*task.answer(ids), EOS)
             for row, ids in zip(written, part)
@@ -172,16 +176,18 @@ def exact_share(
     return right / len(sequences)
 
 
-def written_by(subject: Subject, config: Config, parameters: dict[str, Array], batch: Batch) -> Array:
+def written_by(
+    impl: JudgedImplementation, config: Config, parameters: dict[str, Array], batch: Batch
+) -> Array:
     """(B, L): what the model writes for these sources, or where it cannot, its best next tokens."""
     length = batch["target"].shape[1] - 1
-    if subject.offers("generate"):
-        generator = subject.build("generate", config)
+    if impl.offers("generate"):
+        generator = impl.build("generate", config)
         generator.load(parameters)
         tokens = generator(source=batch["source"], max_len=length, method="greedy")["tokens"]
         rows = tokens.reshape(len(tokens), -1)[:, :length]
         return np.pad(rows, ((0, 0), (0, length - rows.shape[1])), constant_values=PAD)
-    model = subject.build("transformer", config)
+    model = impl.build("transformer", config)
     model.load(parameters)
     written: Array = model(source=batch["source"], target=batch["target"][:, :-1])["logits"].argmax(-1)
     return written

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from attest.boundary import Boundary, Subject
+from attest.boundary import JudgedComponent, JudgedImplementation
 from attest.checks.arrays import expect, expect_close, expect_near, expect_same_bits, expect_shape
 from attest.contract import Array
 from attest.judging.cases import Case
@@ -21,20 +21,22 @@ NARROW = ("float16", "bfloat16")
 AnyCase = TypeVar("AnyCase", bound=Case)
 
 
-def loaded(impl: Subject, case: LayerCase, parameters: Mapping[str, Array] | None = None) -> Boundary:
+def loaded(
+    impl: JudgedImplementation, case: LayerCase, parameters: Mapping[str, Array] | None = None
+) -> JudgedComponent:
     """The part of a case, in eval mode, with its parameters."""
     component = impl.build(case.part, case.config)
     component.load(case.parameters if parameters is None else parameters)
     return component
 
 
-def new(impl: Subject, part: str, case: LayerCase) -> Boundary:
+def new(impl: JudgedImplementation, part: str, case: LayerCase) -> JudgedComponent:
     """A part that nothing was loaded into yet."""
     config = impl.placed(case.config)
-    return Boundary(part, impl.construct(part, config), config, impl)
+    return JudgedComponent(part, impl.construct(part, config), config, impl)
 
 
-def output_of(component: Boundary, inputs: Mapping[str, Any]) -> Array:
+def output_of(component: JudgedComponent, inputs: Mapping[str, Any]) -> Array:
     """Its output for these inputs."""
     seen = component(**inputs)
     expect("output" in seen, f"{component.operation} returned {sorted(seen)}, should return output")
@@ -43,7 +45,7 @@ def output_of(component: Boundary, inputs: Mapping[str, Any]) -> Array:
 
 
 def expect_output(
-    impl: Subject, case: LayerCase, seen: Array, wanted: Expected, *, factor: float = 1.0
+    impl: JudgedImplementation, case: LayerCase, seen: Array, wanted: Expected, *, factor: float = 1.0
 ) -> None:
     """Within the bound at every position that is not padding."""
     settled = specified(case, seen, wanted.value)
@@ -62,7 +64,7 @@ def specified(case: LayerCase, seen: Array, other: Array) -> Array:
     return chosen
 
 
-def expect_parameters(component: Boundary, wanted: Mapping[str, Array], dtype: str) -> None:
+def expect_parameters(component: JudgedComponent, wanted: Mapping[str, Array], dtype: str) -> None:
     """Each of these names, with these values; to the bit unless the dtype is a narrow one."""
     seen = component.parameters()
     for name, value in wanted.items():
@@ -73,14 +75,14 @@ def expect_parameters(component: Boundary, wanted: Mapping[str, Array], dtype: s
             expect_same_bits(seen[name].astype(value.dtype), value, name)
 
 
-def sharpest(impl: Subject, case: AnyCase) -> AnyCase:
+def sharpest(impl: JudgedImplementation, case: AnyCase) -> AnyCase:
     """The case in the implementation's most exact dtype; its own where every dtype has to be compiled."""
     if impl.policy.one_config:
         return case
     return case.but(dtype=impl.sharpest)
 
 
-def expect_any_length(impl: Subject, part: str) -> None:
+def expect_any_length(impl: JudgedImplementation, part: str) -> None:
     """One component, called at these lengths in turn, equals the reference each time."""
     for T, mask in product(LENGTHS, ("none", "padding")):
         case = LayerCase(part=part, B=2, T=T, S=max(2, 18 - T), D=8, H=2, F=16, N=2, seed=T)
@@ -89,6 +91,6 @@ def expect_any_length(impl: Subject, part: str) -> None:
         expect_output(impl, case, output_of(loaded(impl, case), case.inputs), case.expected)
 
 
-def has(component: Boundary, method: str) -> bool:
+def has(component: JudgedComponent, method: str) -> bool:
     """Whether the component has an optional method."""
     return callable(getattr(component.component, method, None))

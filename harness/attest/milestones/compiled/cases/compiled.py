@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from attest.boundary import Boundary, Subject, guarded
+from attest.boundary import JudgedComponent, JudgedImplementation, guarded
 from attest.checks.arrays import expect
 from attest.contract import Array, Config, float_dtype
 
@@ -55,17 +55,17 @@ OTHERWISE: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def config_of(impl: Subject, operation: str) -> Config:
+def config_of(impl: JudgedImplementation, operation: str) -> Config:
     """The sizes of an operation, in the first dtype the implementation has; of the model in the sharpest."""
     if operation in ("transformer", "trainer"):
         return MODEL.but(dtype=impl.sharpest)
     return SIZES.but(dtype=impl.dtypes[0], **OTHERWISE.get(operation, {}))
 
 
-def new(impl: Subject, operation: str) -> Boundary:
+def new(impl: JudgedImplementation, operation: str) -> JudgedComponent:
     """A component that has not been called yet."""
     config = impl.placed(config_of(impl, operation))
-    return Boundary(operation, impl.construct(operation, config), config, impl)
+    return JudgedComponent(operation, impl.construct(operation, config), config, impl)
 
 
 def inputs_of(operation: str, config: Config, n: int, seed: int = 0) -> dict[str, Any]:

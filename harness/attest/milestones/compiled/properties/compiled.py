@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from attest.boundary import Boundary, Subject, fresh, guarded
+from attest.boundary import JudgedComponent, JudgedImplementation, fresh, guarded
 from attest.checks.arrays import expect, expect_close, expect_refused, expect_same_bits
 from attest.contract import Config
 from attest.judging.evidence import note_case
@@ -39,7 +39,7 @@ UNFIT = (
 )
 
 
-def jobs(impl: Subject) -> dict[str, Job]:
+def jobs(impl: JudgedImplementation) -> dict[str, Job]:
     """The components and what is done with them; what is not offered is left out."""
     model, decoder = new(impl, "transformer"), new(impl, "transformer")
     inputs = inputs_of("transformer", model.config, 4)
@@ -53,7 +53,7 @@ def jobs(impl: Subject) -> dict[str, Job]:
 
 
 @verifies("MC.1")
-def each_job_is_one_graph(impl: Subject) -> None:
+def each_job_is_one_graph(impl: JudgedImplementation) -> None:
     """Of components that have done nothing else."""
     for name, (component, run) in jobs(impl).items():
         note_case(f"{name} of a new component", name)
@@ -67,7 +67,7 @@ def each_job_is_one_graph(impl: Subject) -> None:
 
 
 @verifies("MC.2")
-def a_hundred_steps_compile_at_most_twice(impl: Subject) -> None:
+def a_hundred_steps_compile_at_most_twice(impl: JudgedImplementation) -> None:
     """Once for the step, once more for a second form of its inputs."""
     model = new(impl, "transformer")
     note_case(f"{STEPS} steps of one token, {B} rows", "decoding")
@@ -80,7 +80,7 @@ def a_hundred_steps_compile_at_most_twice(impl: Subject) -> None:
 
 
 @verifies("MC.3")
-def every_length_is_right(impl: Subject) -> None:
+def every_length_is_right(impl: JudgedImplementation) -> None:
     """Up and down again, with one component."""
     for operation in OPERATIONS:
         if impl.offers(operation):
@@ -91,7 +91,7 @@ def every_length_is_right(impl: Subject) -> None:
                 expect_right(impl, component, parameters, n)
 
 
-def expect_right(impl: Subject, component: Boundary, parameters: Any, n: int) -> None:
+def expect_right(impl: JudgedImplementation, component: JudgedComponent, parameters: Any, n: int) -> None:
     """Equal to the reference at this length."""
     operation = component.operation
     note_case(f"{operation} of length {n}", f"length {n}")
@@ -105,7 +105,7 @@ def expect_right(impl: Subject, component: Boundary, parameters: Any, n: int) ->
 
 
 @verifies("MC.4")
-def a_kept_output_stays(impl: Subject) -> None:
+def a_kept_output_stays(impl: JudgedImplementation) -> None:
     """The very array that a forward pass gave, after the next one."""
     for operation in ("attention", "encoder_layer", "transformer"):
         if not impl.offers(operation):
@@ -121,7 +121,7 @@ def a_kept_output_stays(impl: Subject) -> None:
 
 
 @verifies("MC.4")
-def kept_logits_stay(impl: Subject) -> None:
+def kept_logits_stay(impl: JudgedImplementation) -> None:
     """The very array that a step gave, after the next two steps."""
     model = new(impl, "transformer")
     note_case("three steps", "decoding")
@@ -135,7 +135,7 @@ def kept_logits_stay(impl: Subject) -> None:
 
 
 @verifies("MC.5")
-def bad_input_is_refused(impl: Subject) -> None:
+def bad_input_is_refused(impl: JudgedImplementation) -> None:
     """By a component that has not run, and by the same one after it has."""
     for operation, wrongs in bad_inputs(impl).items():
         if not impl.offers(operation):
@@ -151,7 +151,7 @@ def bad_input_is_refused(impl: Subject) -> None:
             component(**inputs_of(operation, component.config, 4))
 
 
-def bad_inputs(impl: Subject) -> dict[str, dict[str, dict[str, Any]]]:
+def bad_inputs(impl: JudgedImplementation) -> dict[str, dict[str, dict[str, Any]]]:
     """By operation and by what is wrong."""
     config = config_of(impl, "transformer")
     good = inputs_of("transformer", config, 4)
@@ -171,7 +171,7 @@ def bad_inputs(impl: Subject) -> dict[str, dict[str, dict[str, Any]]]:
 
 
 @verifies("MC.5")
-def one_token_too_many_is_refused(impl: Subject) -> None:
+def one_token_too_many_is_refused(impl: JudgedImplementation) -> None:
     """The cache has max_len places."""
     if not impl.offers("transformer"):
         return
@@ -187,7 +187,7 @@ def one_token_too_many_is_refused(impl: Subject) -> None:
 
 
 @verifies("MC.6")
-def compiled_code_really_ran(impl: Subject) -> None:
+def compiled_code_really_ran(impl: JudgedImplementation) -> None:
     """Every call is one more run of a graph."""
     for operation in ("attention", "multi_head_attention", "encoder_layer", "transformer"):
         if not impl.offers(operation):
@@ -204,7 +204,7 @@ def compiled_code_really_ran(impl: Subject) -> None:
 
 
 @verifies("MC.7")
-def everything_is_made_on_the_device_of_the_input(impl: Subject) -> None:
+def everything_is_made_on_the_device_of_the_input(impl: JudgedImplementation) -> None:
     """Forward, loss and cached decoding on fake CUDA tensors; with gradients on the meta device."""
     from attest.adapters.placement import is_torch, on_fake_cuda, without_numbers
 
@@ -223,25 +223,31 @@ def everything_is_made_on_the_device_of_the_input(impl: Subject) -> None:
 
 
 @verifies("MC.7a")
-def a_real_device_gives_the_same(impl: Subject) -> None:
+def a_real_device_gives_the_same(impl: JudgedImplementation) -> None:
     """On the GPU: forward, loss, cached decoding and gradients, and the logits of the reference."""
     config = config_of(impl, "transformer").but(device="cuda")
     names = [name for name in ("transformer", "loss") if impl.offers(name)]
     built = [impl.construct(name, config.but(options=impl.options)) for name in names]
     note_case(f"{', '.join(names)} on CUDA", "cuda")
     use(impl, names, built, config, gradients=True, where="CUDA")
-    model = Boundary("transformer", built[0], config, impl)
+    model = JudgedComponent("transformer", built[0], config, impl)
     parameters = random_parameters("transformer", config, np.random.default_rng(5))
     model.load(parameters)
     expect_right(impl, model, parameters, 5)
 
 
 def use(
-    impl: Subject, names: list[str], components: list[Any], config: Config, *, gradients: bool, where: str
+    impl: JudgedImplementation,
+    names: list[str],
+    components: list[Any],
+    config: Config,
+    *,
+    gradients: bool,
+    where: str,
 ) -> None:
     """Run what the contract has; the sentence names the first that cannot."""
     for name, component in zip(names, components):
-        part = Boundary(name, component, config, impl)
+        part = JudgedComponent(name, component, config, impl)
         inputs = inputs_of(name, config, 4)
         done = f"{name} on {where}"
         placed(done, lambda p=part, i=inputs: p(**i))  # type: ignore[misc]
@@ -267,7 +273,7 @@ def placed(what: str, call: Callable[[], Any]) -> None:
         expect(False, f"{what}: {text}; give every new tensor the device of the one it meets")
 
 
-def decode(model: Boundary, source: Any) -> None:
+def decode(model: JudgedComponent, source: Any) -> None:
     """Start, two tokens, a reorder, one token."""
     state = model.start(source)
     _, state = model.step(state, tokens(2))
@@ -276,7 +282,7 @@ def decode(model: Boundary, source: Any) -> None:
 
 
 @verifies("MC.8")
-def heads_and_positions_are_not_confused(impl: Subject) -> None:
+def heads_and_positions_are_not_confused(impl: JudgedImplementation) -> None:
     """As many positions as heads, and more; the two axes are swapped in memory on the way."""
     if not impl.offers("multi_head_attention"):
         return
@@ -288,7 +294,7 @@ def heads_and_positions_are_not_confused(impl: Subject) -> None:
 
 
 @verifies("MC.8")
-def permuted_keys_are_read_right(impl: Subject) -> None:
+def permuted_keys_are_read_right(impl: JudgedImplementation) -> None:
     """Keys that lie in memory as (B, H, d, S), or with the heads behind the positions, are the same keys."""
     component = impl.build("attention", config_of(impl, "attention"))
     rng = np.random.default_rng(7)

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from hypothesis import strategies as st
 
-from attest.boundary import Boundary, Subject
+from attest.boundary import JudgedComponent, JudgedImplementation
 from attest.contract import Array, Config
 from attest.judging.cases import Case, dtypes, regimes, seeds
 from attest.outcomes import Expected
@@ -46,11 +46,11 @@ class AttentionCase(Case):
     mask: str = "none"
     causal: bool = False
 
-    def fitted(self, subject: Subject) -> Self:
-        case = super().fitted(subject)
-        if subject.policy.one_config:
+    def fitted(self, impl: JudgedImplementation) -> Self:
+        case = super().fitted(impl)
+        if impl.policy.one_config:
             case = case.but(**FIXED)
-        always = subject.policy.always_mask and case.mask == "none"
+        always = impl.policy.always_mask and case.mask == "none"
         return case.but(mask="all") if always else case
 
     @property
@@ -118,9 +118,9 @@ class AttentionCase(Case):
         """Keys that no query sees, (..., S)."""
         return np.asarray(~self.visible.any(-2))
 
-    def built(self, subject: Subject) -> Boundary:
+    def built(self, impl: JudgedImplementation) -> JudgedComponent:
         """The component of this case's config."""
-        return subject.build("attention", self.config)
+        return impl.build("attention", self.config)
 
     @cached_property
     def expected(self) -> dict[str, Expected]:
@@ -208,12 +208,12 @@ class AttentionCase(Case):
         """Gradients of the reference."""
         return bounded_gradients("attention", self.config, {}, inputs, self.cotangents())
 
-    def sharpest(self, subject: Subject) -> Self:
+    def sharpest(self, impl: JudgedImplementation) -> Self:
         """This case in the most exact dtype on offer."""
-        return self.but(dtype=subject.sharpest)
+        return self.but(dtype=impl.sharpest)
 
 
-def weights_of(component: Boundary, inputs: dict[str, Any]) -> Array:
+def weights_of(component: JudgedComponent, inputs: dict[str, Any]) -> Array:
     """The weights, read off with V = identity where the component returns none."""
     seen = component(**inputs)
     if "weights" in seen:

@@ -9,7 +9,7 @@ from typing import ClassVar, Self
 import numpy as np
 from hypothesis import strategies as st
 
-from attest.boundary import Subject
+from attest.boundary import JudgedImplementation
 from attest.contract import Array, Config
 from attest.judging.cases import Case, dtypes, regimes, seeds
 from attest.outcomes import Expected
@@ -28,10 +28,10 @@ class ProjectionCase(Case):
     D: int = 4
     bias: bool = True
 
-    def fitted(self, subject: Subject) -> Self:
-        case = super().fitted(subject)
-        case = case.but(D=8, bias=True) if subject.policy.one_config else case
-        offered = subject.can_build("qkv_projection", case.config)
+    def fitted(self, impl: JudgedImplementation) -> Self:
+        case = super().fitted(impl)
+        case = case.but(D=8, bias=True) if impl.policy.one_config else case
+        offered = impl.can_build("qkv_projection", case.config)
         return case if offered else case.but(bias=not case.bias)
 
     @property

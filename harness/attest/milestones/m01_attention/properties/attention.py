@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 from hypothesis import strategies as st
 
-from attest.boundary import Subject
+from attest.boundary import JudgedImplementation
 from attest.checks.arrays import (
     expect,
     expect_close,
@@ -36,7 +36,7 @@ MAPS = (("query", "q"), ("key", "k"), ("value", "v"))
 
 @verifies("M1.1")
 @given(case=projection_cases())
-def projections_follow_their_weights(impl: Subject, case: ProjectionCase) -> None:
+def projections_follow_their_weights(impl: JudgedImplementation, case: ProjectionCase) -> None:
     """q, k and v are x W^T + b, each with weights of its own."""
     component = impl.build("qkv_projection", case.config)
     component.load(case.parameters)
@@ -47,7 +47,7 @@ def projections_follow_their_weights(impl: Subject, case: ProjectionCase) -> Non
 
 @verifies("M1.1")
 @given(case=projection_cases())
-def projections_do_not_share(impl: Subject, case: ProjectionCase) -> None:
+def projections_do_not_share(impl: JudgedImplementation, case: ProjectionCase) -> None:
     """Changing one map moves that map only."""
     component = impl.build("qkv_projection", case.config)
     for name, _ in MAPS:
@@ -60,7 +60,7 @@ def projections_do_not_share(impl: Subject, case: ProjectionCase) -> None:
 
 @verifies("M1.1")
 @given(case=projection_cases())
-def projections_are_learned(impl: Subject, case: ProjectionCase) -> None:
+def projections_are_learned(impl: JudgedImplementation, case: ProjectionCase) -> None:
     """Every weight and bias is a parameter, none a buffer, and what is loaded is what is held."""
     component = impl.build("qkv_projection", case.config)
     component.load(case.parameters)
@@ -75,7 +75,7 @@ def projections_are_learned(impl: Subject, case: ProjectionCase) -> None:
 
 @verifies("M1.2")
 @given(case=attention_cases())
-def attention_equals_its_formula(impl: Subject, case: AttentionCase) -> None:
+def attention_equals_its_formula(impl: JudgedImplementation, case: AttentionCase) -> None:
     """softmax(QK^T / sqrt(d_k)) V in every regime and shape."""
     component = case.built(impl)
     seen = component(**case.inputs)["output"]
@@ -84,7 +84,9 @@ def attention_equals_its_formula(impl: Subject, case: AttentionCase) -> None:
 
 @verifies("M1.2", effort=0.75)
 @given(case=attention_cases(), S=st.sampled_from(LONG), wide=st.sampled_from((0, 0, 16, 64)))
-def longer_sequences_and_wider_heads_too(impl: Subject, case: AttentionCase, S: int, wide: int) -> None:
+def longer_sequences_and_wider_heads_too(
+    impl: JudgedImplementation, case: AttentionCase, S: int, wide: int
+) -> None:
     """Lengths on either side of the blocks in which fused kernels work, and the widths of real models."""
     wide = 0 if impl.policy.one_config else wide
     case = case.but(S=S, d_k=wide or case.d_k, d_v=wide or case.d_v)
@@ -95,7 +97,7 @@ def longer_sequences_and_wider_heads_too(impl: Subject, case: AttentionCase, S: 
 
 @verifies("M1.2", effort=0.2)
 @given(case=attention_cases(masks=("none", "keys"), kinds=("tiny",)), S=st.sampled_from((129, 200, 513)))
-def every_key_of_a_long_row_counts(impl: Subject, case: AttentionCase, S: int) -> None:
+def every_key_of_a_long_row_counts(impl: JudgedImplementation, case: AttentionCase, S: int) -> None:
     """Among hundreds of keys with nearly equal scores, each has its share."""
     case = case.but(S=S)
     component = case.built(impl)
@@ -104,7 +106,7 @@ def every_key_of_a_long_row_counts(impl: Subject, case: AttentionCase, S: int) -
 
 
 @verifies("M1.2")
-def attention_of_a_worked_example(impl: Subject) -> None:
+def attention_of_a_worked_example(impl: JudgedImplementation) -> None:
     """Scores ln 3 and 0 give weights 3/4 and 1/4, so values 4 and 0 mix to 3."""
     config = Config(dtype=impl.dtypes[0])
     q = np.array([[[2 * math.log(3), 0, 0, 0]]], float_dtype(config.dtype))
@@ -119,7 +121,7 @@ def attention_of_a_worked_example(impl: Subject) -> None:
 
 @verifies("M1.3")
 @given(case=attention_cases())
-def weights_are_a_distribution(impl: Subject, case: AttentionCase) -> None:
+def weights_are_a_distribution(impl: JudgedImplementation, case: AttentionCase) -> None:
     """In [0, 1], and they sum to one over the keys."""
     component, wanted = case.built(impl), case.expected["weights"]
     weights = weights_of(component, case.inputs)
@@ -134,7 +136,7 @@ def weights_are_a_distribution(impl: Subject, case: AttentionCase) -> None:
 
 @verifies("M1.3")
 @given(case=attention_cases())
-def output_is_weights_times_values(impl: Subject, case: AttentionCase) -> None:
+def output_is_weights_times_values(impl: JudgedImplementation, case: AttentionCase) -> None:
     """The weights returned are the weights used, and all-ones values come out as ones."""
     component, wanted = case.built(impl), case.expected["output"]
     seen = component(**case.inputs)
@@ -151,7 +153,7 @@ def output_is_weights_times_values(impl: Subject, case: AttentionCase) -> None:
 
 @verifies("M1.3", effort=0.25)
 @given(case=attention_cases(kinds=("unit",)))
-def weights_are_those_before_dropout(impl: Subject, case: AttentionCase) -> None:
+def weights_are_those_before_dropout(impl: JudgedImplementation, case: AttentionCase) -> None:
     """In training too, the weights returned are those of the softmax."""
     try:
         component = impl.build("attention", case.config.but(dropout=0.5))
@@ -166,7 +168,7 @@ def weights_are_those_before_dropout(impl: Subject, case: AttentionCase) -> None
 
 @verifies("M1.8")
 @given(case=attention_cases(causal=False, min_width=8, kinds=("unit", "init")))
-def attention_agrees_with_torch(impl: Subject, case: AttentionCase) -> None:
+def attention_agrees_with_torch(impl: JudgedImplementation, case: AttentionCase) -> None:
     """Within 1e-5 of F.scaled_dot_product_attention."""
     import torch
 
@@ -181,7 +183,7 @@ def attention_agrees_with_torch(impl: Subject, case: AttentionCase) -> None:
 
 @verifies("M1.9")
 @given(case=attention_cases(kinds=("unit",), min_keys=2), size=st.sampled_from((1e4, 1e6, -1e4)))
-def softmax_is_stable(impl: Subject, case: AttentionCase, size: float) -> None:
+def softmax_is_stable(impl: JudgedImplementation, case: AttentionCase, size: float) -> None:
     """Finite and right where exp of a score is not."""
     inputs = case.with_scores_of(size)
     component, wanted = case.built(impl), case.expected_for(inputs)["output"]
@@ -193,7 +195,9 @@ def softmax_is_stable(impl: Subject, case: AttentionCase, size: float) -> None:
     case=attention_cases(kinds=("unit",), masks=("none",), min_keys=2),
     shift=st.sampled_from((30.0, 200.0, -200.0)),
 )
-def a_common_shift_of_the_scores_changes_nothing(impl: Subject, case: AttentionCase, shift: float) -> None:
+def a_common_shift_of_the_scores_changes_nothing(
+    impl: JudgedImplementation, case: AttentionCase, shift: float
+) -> None:
     """Adding one vector to every key shifts all scores of a query alike."""
     k = case.inputs["k"]
     inputs = case.with_inputs(k=(k + np.asarray(shift, k.dtype)).astype(k.dtype))
@@ -207,7 +211,9 @@ def a_common_shift_of_the_scores_changes_nothing(impl: Subject, case: AttentionC
     copies=st.integers(2, 6),
     way=st.sampled_from(("tiled", "padded")),
 )
-def scale_is_the_root_of_the_width(impl: Subject, case: AttentionCase, copies: int, way: str) -> None:
+def scale_is_the_root_of_the_width(
+    impl: JudgedImplementation, case: AttentionCase, copies: int, way: str
+) -> None:
     """Features tiled c times equal Q times sqrt(c); padded with zeros to c times as many, Q over sqrt(c)."""
     component = case.built(impl)
     wide, scaled = case.widened_features(2 if impl.policy.one_config else copies, way)
@@ -220,7 +226,7 @@ def scale_is_the_root_of_the_width(impl: Subject, case: AttentionCase, copies: i
 
 @verifies("M1.13")
 @given(case=attention_cases())
-def gradients_are_right(impl: Subject, case: AttentionCase) -> None:
+def gradients_are_right(impl: JudgedImplementation, case: AttentionCase) -> None:
     """Against the reference's reverse pass, with random cotangents."""
     case = case.sharpest(impl)
     component = case.built(impl)
@@ -232,7 +238,7 @@ def gradients_are_right(impl: Subject, case: AttentionCase) -> None:
 
 @verifies("M1.13", effort=0.2)
 @given(case=attention_cases(min_keys=2, kinds=("unit", "init")))
-def gradients_are_right_in_every_form(impl: Subject, case: AttentionCase) -> None:
+def gradients_are_right_in_every_form(impl: JudgedImplementation, case: AttentionCase) -> None:
     """With every form of mask and with none, for several queries and for a single one, as in decoding."""
     for mask, T in product(MASKS, (1, case.T)):
         gradients_are_right(impl, case.but(mask=mask, T=T).fitted(impl))

@@ -6,9 +6,9 @@ from functools import partial
 
 import numpy as np
 
-from attest.boundary import Subject
+from attest.boundary import JudgedImplementation
 from attest.checks.arrays import expect, expect_close, expect_refused, expect_refused_by_name, expect_shape
-from attest.checks.side_effects import expect_no_trace, python_work
+from attest.checks.side_effects import expect_no_side_effects, python_work
 from attest.contract import Config
 from attest.judging.cases import seeds
 from attest.judging.evidence import note_case
@@ -21,7 +21,7 @@ MIXING = ("unit", "saturated", "offset")
 
 
 @verifies("M1.7")
-def no_python_loop(impl: Subject) -> None:
+def no_python_loop(impl: JudgedImplementation) -> None:
     """The interpreter does the same work whatever the sizes."""
     small, large = (
         AttentionCase(B=b, T=t, S=t, d_k=4, d_v=4, mask="keys", dtype=impl.dtypes[0])
@@ -35,7 +35,7 @@ def no_python_loop(impl: Subject) -> None:
 
 @verifies("M1.12")
 @given(case=attention_cases(masks=("none", "pairs"), causal=False), order=seeds())
-def order_laws_hold(impl: Subject, case: AttentionCase, order: int) -> None:
+def order_laws_hold(impl: JudgedImplementation, case: AttentionCase, order: int) -> None:
     """Keys and values may be permuted together, queries with the output."""
     rng = np.random.default_rng(order)
     keys, queries = rng.permutation(case.S), rng.permutation(case.T)
@@ -54,7 +54,7 @@ def order_laws_hold(impl: Subject, case: AttentionCase, order: int) -> None:
 
 @verifies("M1.12")
 @given(case=attention_cases(causal=False, kinds=MIXING))
-def the_output_is_linear_in_the_values(impl: Subject, case: AttentionCase) -> None:
+def the_output_is_linear_in_the_values(impl: JudgedImplementation, case: AttentionCase) -> None:
     """f(v + w) = f(v) + f(w)."""
     component, v = case.built(impl), case.inputs["v"]
     w = case.draw(case.rng(5), *v.shape)
@@ -67,7 +67,7 @@ def the_output_is_linear_in_the_values(impl: Subject, case: AttentionCase) -> No
 
 @verifies("M1.12")
 @given(case=attention_cases(causal=False, kinds=MIXING))
-def the_output_lies_among_the_visible_values(impl: Subject, case: AttentionCase) -> None:
+def the_output_lies_among_the_visible_values(impl: JudgedImplementation, case: AttentionCase) -> None:
     """Feature by feature between the smallest and the largest value the query sees."""
     component, wanted = case.built(impl), case.expected["output"]
     seen = component(**case.inputs)["output"]
@@ -80,7 +80,7 @@ def the_output_lies_among_the_visible_values(impl: Subject, case: AttentionCase)
 
 @verifies("M1.12")
 @given(case=attention_cases(causal=False, kinds=MIXING, masks=("none", "keys", "pairs")))
-def rows_of_a_batch_are_independent(impl: Subject, case: AttentionCase) -> None:
+def rows_of_a_batch_are_independent(impl: JudgedImplementation, case: AttentionCase) -> None:
     """A row alone equals the row in a batch."""
     component, bound = case.built(impl), case.expected["output"].bound
     seen = component(**case.inputs)["output"].astype(np.float64)
@@ -91,7 +91,7 @@ def rows_of_a_batch_are_independent(impl: Subject, case: AttentionCase) -> None:
 
 
 @verifies("M1.14")
-def misfits_are_refused(impl: Subject) -> None:
+def misfits_are_refused(impl: JudgedImplementation) -> None:
     """An exception, never a silent broadcast."""
     component = impl.build("attention", Config(dtype=impl.dtypes[0]))
     for what, (_, inputs) in misfits(impl.dtypes[0]).items():
@@ -100,7 +100,7 @@ def misfits_are_refused(impl: Subject) -> None:
 
 
 @verifies("M1.14a")
-def refusals_name_the_argument(impl: Subject) -> None:
+def refusals_name_the_argument(impl: JudgedImplementation) -> None:
     """A ValueError whose message names what does not fit."""
     component = impl.build("attention", Config(dtype=impl.dtypes[0]))
     for what, (name, inputs) in misfits(impl.dtypes[0]).items():
@@ -110,6 +110,6 @@ def refusals_name_the_argument(impl: Subject) -> None:
 
 @verifies("M1.15", effort=0.5)
 @given(case=attention_cases())
-def a_call_leaves_no_trace(impl: Subject, case: AttentionCase) -> None:
+def a_call_leaves_no_trace(impl: JudgedImplementation, case: AttentionCase) -> None:
     """Inputs, memory, random state and flags are as before."""
-    expect_no_trace(case.built(impl), case.inputs)
+    expect_no_side_effects(case.built(impl), case.inputs)

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from hypothesis import strategies as st
 
-from attest.boundary import Subject
+from attest.boundary import JudgedImplementation
 from attest.checks.arrays import (
     expect_close,
     expect_gradients,
@@ -31,7 +31,7 @@ from attest.outcomes import Expected
 
 @verifies("M1.4")
 @given(case=attention_cases(masks=HIDING, min_keys=2), junk=st.sampled_from((1e6, 1e3, 1.0)))
-def masked_keys_are_inert(impl: Subject, case: AttentionCase, junk: float) -> None:
+def masked_keys_are_inert(impl: JudgedImplementation, case: AttentionCase, junk: float) -> None:
     """Hidden keys have weight zero, and what stands behind them cannot reach the output."""
     component = case.built(impl)
     weights = weights_of(component, case.inputs)
@@ -43,7 +43,9 @@ def masked_keys_are_inert(impl: Subject, case: AttentionCase, junk: float) -> No
 
 @verifies("M1.4")
 @given(case=attention_cases(masks=("pairs", "shared"), min_keys=2), junk=st.sampled_from((1e6, 1e3)))
-def a_key_is_inert_for_those_who_do_not_see_it(impl: Subject, case: AttentionCase, junk: float) -> None:
+def a_key_is_inert_for_those_who_do_not_see_it(
+    impl: JudgedImplementation, case: AttentionCase, junk: float
+) -> None:
     """Each query is unmoved by junk in keys that only others may see."""
     component = case.built(impl)
     spoiled, blind = case.spoiled_for_some(junk)
@@ -57,7 +59,9 @@ def a_key_is_inert_for_those_who_do_not_see_it(impl: Subject, case: AttentionCas
     case=attention_cases(masks=("keys", "pairs"), min_keys=2, kinds=("unit",)),
     depth=st.sampled_from((2e4, 2e5)),
 )
-def masked_keys_are_inert_below_any_fill(impl: Subject, case: AttentionCase, depth: float) -> None:
+def masked_keys_are_inert_below_any_fill(
+    impl: JudgedImplementation, case: AttentionCase, depth: float
+) -> None:
     """Visible scores far below any finite fill value still win over hidden ones."""
     inputs = case.with_scores_below(depth)
     component, wanted = case.built(impl), case.expected_for(inputs)["output"]
@@ -69,7 +73,7 @@ def masked_keys_are_inert_below_any_fill(impl: Subject, case: AttentionCase, dep
 
 @verifies("M1.4")
 @given(case=attention_cases(masks=("keys",), causal=False, min_keys=2))
-def masking_equals_deleting(impl: Subject, case: AttentionCase) -> None:
+def masking_equals_deleting(impl: JudgedImplementation, case: AttentionCase) -> None:
     """Row by row: leaving hidden keys out gives what masking them gives."""
     component, bound = case.built(impl), case.expected["output"].bound
     whole = component(**case.inputs)["output"]
@@ -83,7 +87,7 @@ def masking_equals_deleting(impl: Subject, case: AttentionCase) -> None:
 
 @verifies("M1.4", effort=0.5)
 @given(case=attention_cases(masks=HIDING, min_keys=2))
-def a_mask_of_integers_is_not_ignored(impl: Subject, case: AttentionCase) -> None:
+def a_mask_of_integers_is_not_ignored(impl: JudgedImplementation, case: AttentionCase) -> None:
     """Zeros and ones of an integer type are honoured or refused."""
     component = case.built(impl)
     seen = component.accepted(**case.with_inputs(mask=case.allowed.astype(np.int64)))
@@ -97,7 +101,7 @@ def a_mask_of_integers_is_not_ignored(impl: Subject, case: AttentionCase) -> Non
     case=attention_cases(masks=("keys", "pairs"), min_keys=2),
     junk=st.sampled_from((math.nan, math.inf, -math.inf, 1e30)),
 )
-def non_finite_junk_is_inert(impl: Subject, case: AttentionCase, junk: float) -> None:
+def non_finite_junk_is_inert(impl: JudgedImplementation, case: AttentionCase, junk: float) -> None:
     """NaN and infinity behind the mask do not come through."""
     component = case.built(impl)
     before = component(**case.inputs)["output"]
@@ -106,7 +110,7 @@ def non_finite_junk_is_inert(impl: Subject, case: AttentionCase, junk: float) ->
 
 @verifies("M1.4b")
 @given(case=mask_cases())
-def length_mask_hides_the_tail(impl: Subject, case: MaskCase) -> None:
+def length_mask_hides_the_tail(impl: JudgedImplementation, case: MaskCase) -> None:
     """True below the row's length."""
     wanted = (np.arange(case.S) < case.row_lengths[:, None])[:, None, :]
     expect_mask(impl.call("length_mask", case.row_lengths, case.S), wanted, "length_mask")
@@ -114,7 +118,7 @@ def length_mask_hides_the_tail(impl: Subject, case: MaskCase) -> None:
 
 @verifies("M1.4c")
 @given(case=mask_cases())
-def padding_mask_hides_the_pads(impl: Subject, case: MaskCase) -> None:
+def padding_mask_hides_the_pads(impl: JudgedImplementation, case: MaskCase) -> None:
     """True where the id is not the pad id, whatever that is."""
     wanted = (case.ids != case.pad_id)[:, None, :]
     expect_mask(impl.call("padding_mask", case.ids, case.pad_id), wanted, "padding_mask")
@@ -122,7 +126,7 @@ def padding_mask_hides_the_pads(impl: Subject, case: MaskCase) -> None:
 
 @verifies("M1.4c")
 @given(case=mask_cases())
-def pads_are_hidden_wherever_they_stand(impl: Subject, case: MaskCase) -> None:
+def pads_are_hidden_wherever_they_stand(impl: JudgedImplementation, case: MaskCase) -> None:
     """Before the tokens of a row and between them as after them."""
     for where, ids in (("on the left", case.ids[:, ::-1].copy()), ("in between", case.scattered)):
         seen = impl.call("padding_mask", ids, case.pad_id)
@@ -131,7 +135,7 @@ def pads_are_hidden_wherever_they_stand(impl: Subject, case: MaskCase) -> None:
 
 @verifies("M1.5")
 @given(case=attention_cases(causal=True))
-def weights_of_the_future_are_zero(impl: Subject, case: AttentionCase) -> None:
+def weights_of_the_future_are_zero(impl: JudgedImplementation, case: AttentionCase) -> None:
     """Zero after the diagonal, and the diagonal itself is seen."""
     component = case.built(impl)
     weights = weights_of(component, case.inputs)
@@ -146,7 +150,7 @@ def weights_of_the_future_are_zero(impl: Subject, case: AttentionCase) -> None:
     cut=st.integers(0, 7),
     change=st.sampled_from((3.0, 1e6)),
 )
-def the_future_is_hidden(impl: Subject, case: AttentionCase, cut: int, change: float) -> None:
+def the_future_is_hidden(impl: JudgedImplementation, case: AttentionCase, cut: int, change: float) -> None:
     """Changing what comes after a position leaves the output up to it as it was."""
     component = case.built(impl)
     last = cut % max(1, case.S - 1)
@@ -160,7 +164,7 @@ def the_future_is_hidden(impl: Subject, case: AttentionCase, cut: int, change: f
 
 @verifies("M1.5a")
 @given(T=st.integers(1, 9), S=st.integers(1, 9))
-def causal_mask_is_bottom_right(impl: Subject, T: int, S: int) -> None:
+def causal_mask_is_bottom_right(impl: JudgedImplementation, T: int, S: int) -> None:
     """Query i sees keys up to i + S - T, whatever was asked before."""
     wanted = np.asarray(np.arange(S) <= np.arange(T)[:, None] + S - T)
     expect_mask(impl.call("causal_mask", T, S), wanted, "causal_mask")
@@ -171,7 +175,7 @@ def causal_mask_is_bottom_right(impl: Subject, T: int, S: int) -> None:
 
 @verifies("M1.6")
 @given(case=attention_cases(masks=FORMS, min_keys=2))
-def every_form_equals_its_expansion(impl: Subject, case: AttentionCase) -> None:
+def every_form_equals_its_expansion(impl: JudgedImplementation, case: AttentionCase) -> None:
     """A mask that broadcasts does what the same mask written out does."""
     component, wanted = case.built(impl), case.expected["output"]
     written = np.broadcast_to(case.allowed, case.visible.shape).copy()
@@ -182,7 +186,7 @@ def every_form_equals_its_expansion(impl: Subject, case: AttentionCase) -> None:
 
 @verifies("M1.6")
 @given(case=attention_cases(masks=("keys",), min_keys=2, min_batch=2, causal=False, equal=("B=T", "B=H")))
-def axes_of_equal_length_are_not_confused(impl: Subject, case: AttentionCase) -> None:
+def axes_of_equal_length_are_not_confused(impl: JudgedImplementation, case: AttentionCase) -> None:
     """A mask per row of the batch hides keys of that row, also where B == T or B == H."""
     component = case.built(impl)
     weights = weights_of(component, case.inputs)
@@ -193,7 +197,7 @@ def axes_of_equal_length_are_not_confused(impl: Subject, case: AttentionCase) ->
 
 @verifies("M1.6")
 @given(case=attention_cases(masks=HIDING, causal=True, min_keys=2))
-def masks_combine_as_allowed_by_all(impl: Subject, case: AttentionCase) -> None:
+def masks_combine_as_allowed_by_all(impl: JudgedImplementation, case: AttentionCase) -> None:
     """With a mask and causal attention both must allow; the next call starts afresh."""
     component = case.built(impl)
     weights = weights_of(component, case.inputs)
@@ -208,7 +212,7 @@ def masks_combine_as_allowed_by_all(impl: Subject, case: AttentionCase) -> None:
 
 @verifies("M1.11")
 @given(case=attention_cases(masks=("keys", "pairs")), way=st.sampled_from(BLIND))
-def blind_queries_give_zeros(impl: Subject, case: AttentionCase, way: str) -> None:
+def blind_queries_give_zeros(impl: JudgedImplementation, case: AttentionCase, way: str) -> None:
     """Zero output and weights, and the other rows are as they would be."""
     component = case.built(impl)
     inputs, blind = case.blinded(way)
@@ -222,7 +226,7 @@ def blind_queries_give_zeros(impl: Subject, case: AttentionCase, way: str) -> No
 
 @verifies("M1.11a")
 @given(case=attention_cases(masks=("keys", "pairs"), kinds=("unit",)), way=st.sampled_from(BLIND))
-def blind_queries_do_not_spoil_gradients(impl: Subject, case: AttentionCase, way: str) -> None:
+def blind_queries_do_not_spoil_gradients(impl: JudgedImplementation, case: AttentionCase, way: str) -> None:
     """Finite everywhere, zero for the blind queries, right for the others."""
     case = case.sharpest(impl)
     component = case.built(impl)

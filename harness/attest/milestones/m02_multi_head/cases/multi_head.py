@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from hypothesis import strategies as st
 
-from attest.boundary import Boundary, Subject
+from attest.boundary import JudgedComponent, JudgedImplementation
 from attest.contract import Array, Config
 from attest.judging.cases import Case, dtypes, regimes, seeds
 from attest.outcomes import Expected
@@ -46,20 +46,20 @@ class MultiHeadCase(Case):
     mask: str = "none"
     own: bool = False
 
-    def fitted(self, subject: Subject) -> Self:
-        case = super().fitted(subject)
-        if subject.policy.one_config:
+    def fitted(self, impl: JudgedImplementation) -> Self:
+        case = super().fitted(impl)
+        if impl.policy.one_config:
             H, d, bias = FIXED[case.seed % len(FIXED)]
             case = case.but(H=H, d=d, bias=bias)
         if case.own and case.S != case.T:
             case = case.but(S=case.T)
-        case = case.offered(subject)
-        always = subject.policy.always_mask and case.mask == "none"
+        case = case.offered(impl)
+        always = impl.policy.always_mask and case.mask == "none"
         return case.but(mask="all") if always else case
 
-    def offered(self, subject: Subject) -> Self:
+    def offered(self, impl: JudgedImplementation) -> Self:
         """With or without biases, as the implementation has them."""
-        return self if subject.can_build(OPERATION, self.config) else self.but(bias=not self.bias)
+        return self if impl.can_build(OPERATION, self.config) else self.but(bias=not self.bias)
 
     @property
     def D(self) -> int:  # noqa: N802
@@ -113,9 +113,11 @@ class MultiHeadCase(Case):
         """What each query sees, (B, T, S)."""
         return np.broadcast_to(self.allowed, (self.B, self.T, self.S))
 
-    def built(self, subject: Subject, parameters: dict[str, Array] | None = None) -> Boundary:
+    def built(
+        self, impl: JudgedImplementation, parameters: dict[str, Array] | None = None
+    ) -> JudgedComponent:
         """The component with this case's weights, or others, loaded."""
-        component = subject.build(OPERATION, self.config)
+        component = impl.build(OPERATION, self.config)
         component.load(self.parameters if parameters is None else parameters)
         return component
 
@@ -215,9 +217,9 @@ class MultiHeadCase(Case):
         rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16 << 16
         return rounded.astype(np.uint32).view(np.float32)
 
-    def sharpest(self, subject: Subject) -> Self:
+    def sharpest(self, impl: JudgedImplementation) -> Self:
         """This case in the most exact dtype on offer."""
-        return self.but(dtype=subject.sharpest)
+        return self.but(dtype=impl.sharpest)
 
 
 def laid_out(case: MultiHeadCase, layout: str) -> dict[str, Any]:
@@ -241,9 +243,9 @@ def _laid_out(x: Array, layout: str) -> Array:
     return np.broadcast_to(x[:1], x.shape)
 
 
-def uneven_configs(subject: Subject) -> dict[str, Config]:
+def uneven_configs(impl: JudgedImplementation) -> dict[str, Config]:
     """What is wrong: configs whose heads do not divide the width, otherwise like one that is on offer."""
-    right = MultiHeadCase(H=2, d=4, dtype=subject.dtypes[0]).fitted(subject).config
+    right = MultiHeadCase(H=2, d=4, dtype=impl.dtypes[0]).fitted(impl).config
     return {f"d_model={w} with num_heads={h}": right.but(d_model=w, num_heads=h) for w, h in UNEVEN}
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from attest.boundary import Subject
+from attest.boundary import JudgedImplementation
 from attest.checks.arrays import expect_close, expect_same_bits, expect_shape, expect_zero
-from attest.checks.side_effects import expect_no_trace
+from attest.checks.side_effects import expect_no_side_effects
 from attest.judging.cases import seeds
 from attest.judging.property import given, verifies
 from attest.milestones.m02_multi_head.cases.multi_head import (
@@ -22,7 +22,7 @@ from attest.outcomes import Expected
 
 @verifies("M2.8")
 @given(case=multi_head_cases(masks=HIDING, min_heads=2, min_keys=2), junk=st.sampled_from((1e6, 1e3, 1.0)))
-def a_mask_reaches_every_head(impl: Subject, case: MultiHeadCase, junk: float) -> None:
+def a_mask_reaches_every_head(impl: JudgedImplementation, case: MultiHeadCase, junk: float) -> None:
     """Queries that do not see a key are unmoved by what is in it, whatever the head."""
     component = case.built(impl)
     spoiled, blind = case.spoiled(junk)
@@ -38,7 +38,7 @@ def a_mask_reaches_every_head(impl: Subject, case: MultiHeadCase, junk: float) -
 
 @verifies("M2.8")
 @given(case=multi_head_cases(masks=("keys", "pairs"), min_heads=2, min_batch=2, min_keys=2, equal=("B=H",)))
-def a_mask_stays_in_its_row(impl: Subject, case: MultiHeadCase) -> None:
+def a_mask_stays_in_its_row(impl: JudgedImplementation, case: MultiHeadCase) -> None:
     """Where B == H too, each row of the mask acts on its own row of the batch and on all heads."""
     component, wanted = case.built(impl), case.expected["output"]
     seen = component(**case.inputs)["output"]
@@ -51,7 +51,7 @@ def a_mask_stays_in_its_row(impl: Subject, case: MultiHeadCase) -> None:
 
 @verifies("M2.8")
 @given(case=multi_head_cases(masks=HIDING, min_heads=2, min_keys=2))
-def every_form_of_mask_equals_its_expansion(impl: Subject, case: MultiHeadCase) -> None:
+def every_form_of_mask_equals_its_expansion(impl: JudgedImplementation, case: MultiHeadCase) -> None:
     """A mask (T, S), (1, T, S) or (B, 1, S) does what it does written out as (B, T, S)."""
     component, wanted = case.built(impl), case.expected["output"]
     expanded = component(**case.with_inputs(mask=case.visible.copy()))["output"]
@@ -61,7 +61,7 @@ def every_form_of_mask_equals_its_expansion(impl: Subject, case: MultiHeadCase) 
 
 @verifies("M2.9")
 @given(case=multi_head_cases(masks=("none",), own=True, min_heads=2), order=seeds())
-def positions_are_interchangeable(impl: Subject, case: MultiHeadCase, order: int) -> None:
+def positions_are_interchangeable(impl: JudgedImplementation, case: MultiHeadCase, order: int) -> None:
     """Permuting the positions of the input permutes the output."""
     moved = np.random.default_rng(order).permutation(case.T)
     component, bound = case.built(impl), case.expected["output"].bound
@@ -75,7 +75,7 @@ def positions_are_interchangeable(impl: Subject, case: MultiHeadCase, order: int
 
 @verifies("M2.9")
 @given(case=multi_head_cases(min_batch=2))
-def rows_of_a_batch_are_independent(impl: Subject, case: MultiHeadCase) -> None:
+def rows_of_a_batch_are_independent(impl: JudgedImplementation, case: MultiHeadCase) -> None:
     """A row alone equals the row in a batch."""
     component, bound = case.built(impl), case.expected["output"].bound
     seen = component(**case.inputs)["output"].astype(np.float64)
@@ -87,7 +87,7 @@ def rows_of_a_batch_are_independent(impl: Subject, case: MultiHeadCase) -> None:
 
 @verifies("M2.10")
 @given(case=multi_head_cases(min_keys=2), layout=st.sampled_from(LAYOUTS))
-def memory_layout_does_not_matter(impl: Subject, case: MultiHeadCase, layout: str) -> None:
+def memory_layout_does_not_matter(impl: JudgedImplementation, case: MultiHeadCase, layout: str) -> None:
     """Transposed, strided, reversed and expanded arrays give what contiguous copies give."""
     component = case.built(impl)
     given_as = laid_out(case, layout)
@@ -98,14 +98,14 @@ def memory_layout_does_not_matter(impl: Subject, case: MultiHeadCase, layout: st
 
 @verifies("M2.13", effort=0.5)
 @given(case=multi_head_cases())
-def a_call_leaves_no_trace(impl: Subject, case: MultiHeadCase) -> None:
+def a_call_leaves_no_trace(impl: JudgedImplementation, case: MultiHeadCase) -> None:
     """Inputs, mask, parameters, random state and flags are as before."""
-    expect_no_trace(case.built(impl), case.inputs)
+    expect_no_side_effects(case.built(impl), case.inputs)
 
 
 @verifies("M2.13a")
 @given(case=multi_head_cases())
-def blind_queries_give_the_output_bias(impl: Subject, case: MultiHeadCase) -> None:
+def blind_queries_give_the_output_bias(impl: JudgedImplementation, case: MultiHeadCase) -> None:
     """Nothing of the hidden values comes through, and the other rows are as they would be."""
     component = case.built(impl)
     inputs, blind = case.blinded()

@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 from hypothesis import strategies as st
 
-from attest.boundary import Subject
+from attest.boundary import JudgedImplementation
 from attest.checks.arrays import (
     expect,
     expect_close,
@@ -34,7 +34,7 @@ from attest.outcomes import Expected, NotOffered
 
 @verifies("M2.1")
 @given(case=multi_head_cases(masks=("none",), min_heads=2))
-def heads_divide_the_width(impl: Subject, case: MultiHeadCase) -> None:
+def heads_divide_the_width(impl: JudgedImplementation, case: MultiHeadCase) -> None:
     """From one head to as many as there are features, every feature takes part."""
     component = case.built(impl)
     seen = component(**case.inputs)["output"]
@@ -49,7 +49,7 @@ def heads_divide_the_width(impl: Subject, case: MultiHeadCase) -> None:
 
 
 @verifies("M2.1")
-def uneven_heads_are_refused(impl: Subject) -> None:
+def uneven_heads_are_refused(impl: JudgedImplementation) -> None:
     """An exception when the component is built."""
     for what, config in uneven_configs(impl).items():
         note_case(what, "refusal")
@@ -57,7 +57,7 @@ def uneven_heads_are_refused(impl: Subject) -> None:
 
 
 @verifies("M2.1a")
-def the_refusal_names_both_numbers(impl: Subject) -> None:
+def the_refusal_names_both_numbers(impl: JudgedImplementation) -> None:
     """A ValueError that says num_heads and d_model, and what they are."""
     for what, config in uneven_configs(impl).items():
         note_case(what, "refusal")
@@ -68,7 +68,7 @@ def the_refusal_names_both_numbers(impl: Subject) -> None:
 
 @verifies("M2.2")
 @given(case=multi_head_cases(min_heads=2, min_keys=2))
-def every_head_reads_the_whole_input(impl: Subject, case: MultiHeadCase) -> None:
+def every_head_reads_the_whole_input(impl: JudgedImplementation, case: MultiHeadCase) -> None:
     """With injected weights the output is that of a loop over the heads."""
     component = case.built(impl)
     seen = component(**case.inputs)["output"]
@@ -79,7 +79,9 @@ def every_head_reads_the_whole_input(impl: Subject, case: MultiHeadCase) -> None
 @given(
     case=multi_head_cases(masks=("none", "keys", "pairs")), S=st.sampled_from(LONG), H=st.sampled_from((2, 8))
 )
-def longer_sequences_and_more_heads_too(impl: Subject, case: MultiHeadCase, S: int, H: int) -> None:
+def longer_sequences_and_more_heads_too(
+    impl: JudgedImplementation, case: MultiHeadCase, S: int, H: int
+) -> None:
     """Lengths on either side of the blocks in which fused kernels work, and the head count of the paper."""
     case = case.but(S=S, T=S if case.own else case.T, H=case.H if impl.policy.one_config else H)
     component = case.built(impl)
@@ -88,7 +90,7 @@ def longer_sequences_and_more_heads_too(impl: Subject, case: MultiHeadCase, S: i
 
 
 @verifies("M2.3")
-def no_python_loop_over_heads(impl: Subject) -> None:
+def no_python_loop_over_heads(impl: JudgedImplementation) -> None:
     """The interpreter does the same work for 2 heads and for 16."""
     few, many = (
         MultiHeadCase(B=2, H=h, T=6, S=6, d=32 // h, mask="keys", dtype=impl.dtypes[0]).offered(impl)
@@ -102,7 +104,7 @@ def no_python_loop_over_heads(impl: Subject) -> None:
 
 @verifies("M2.4")
 @given(case=multi_head_cases(min_heads=2, min_keys=2))
-def heads_are_joined_in_order_and_mixed(impl: Subject, case: MultiHeadCase) -> None:
+def heads_are_joined_in_order_and_mixed(impl: JudgedImplementation, case: MultiHeadCase) -> None:
     """With identity maps the heads attend to their own features; the output map mixes what they bring."""
     maps = case.plain_maps()
     component, wanted = case.built(impl, maps), case.expected_for(parameters=maps)["output"]
@@ -112,7 +114,7 @@ def heads_are_joined_in_order_and_mixed(impl: Subject, case: MultiHeadCase) -> N
 
 @verifies("M2.4")
 @given(case=multi_head_cases(min_heads=2, min_keys=2, kinds=("unit", "saturated")))
-def a_head_without_values_adds_nothing(impl: Subject, case: MultiHeadCase) -> None:
+def a_head_without_values_adds_nothing(impl: JudgedImplementation, case: MultiHeadCase) -> None:
     """Zero rows in W_V take out one head's contribution and nothing else."""
     silent = case.seed % case.H
     maps = case.without_head(silent, case.parameters)
@@ -128,7 +130,7 @@ def a_head_without_values_adds_nothing(impl: Subject, case: MultiHeadCase) -> No
 
 @verifies("M2.5")
 @given(case=multi_head_cases())
-def the_shape_of_the_query_is_kept(impl: Subject, case: MultiHeadCase) -> None:
+def the_shape_of_the_query_is_kept(impl: JudgedImplementation, case: MultiHeadCase) -> None:
     """(B, T, D), whatever the length of the keys."""
     seen = case.built(impl)(**case.inputs)["output"]
     expect_shape(seen, (case.B, case.T, case.D), "output")
@@ -140,7 +142,7 @@ def the_shape_of_the_query_is_kept(impl: Subject, case: MultiHeadCase) -> None:
         masks=("none", "keys", "causal"), min_heads=2, min_keys=2, min_width=8, kinds=("unit", "init")
     )
 )
-def multi_head_attention_agrees_with_torch(impl: Subject, case: MultiHeadCase) -> None:
+def multi_head_attention_agrees_with_torch(impl: JudgedImplementation, case: MultiHeadCase) -> None:
     """Within 1e-5 of nn.MultiheadAttention with the same weights."""
     case = case.but(dtype=impl.dtypes[0])
     component = case.built(impl)
@@ -170,7 +172,7 @@ def torchs_answer(case: MultiHeadCase) -> Array:
 
 @verifies("M2.7")
 @given(case=multi_head_cases(min_heads=2, min_keys=2))
-def weights_are_those_of_each_head(impl: Subject, case: MultiHeadCase) -> None:
+def weights_are_those_of_each_head(impl: JudgedImplementation, case: MultiHeadCase) -> None:
     """(B, H, T, S), each head's own, and rows sum to one."""
     component, wanted = case.built(impl), case.expected["weights"]
     seen = component(**case.inputs)
@@ -184,7 +186,7 @@ def weights_are_those_of_each_head(impl: Subject, case: MultiHeadCase) -> None:
 
 @verifies("M2.7", effort=0.25)
 @given(case=multi_head_cases(min_heads=2, min_keys=2, kinds=("unit",)))
-def weights_are_those_before_dropout(impl: Subject, case: MultiHeadCase) -> None:
+def weights_are_those_before_dropout(impl: JudgedImplementation, case: MultiHeadCase) -> None:
     """In training too, the weights returned are those of the softmax."""
     try:
         component = impl.build(OPERATION, case.config.but(dropout=0.5))
@@ -199,7 +201,7 @@ def weights_are_those_before_dropout(impl: Subject, case: MultiHeadCase) -> None
 
 
 @verifies("M2.7a")
-def heads_differ_at_initialisation(impl: Subject) -> None:
+def heads_differ_at_initialisation(impl: JudgedImplementation) -> None:
     """No two heads start with the same rows, and no two attend alike."""
     for seed in range(3):
         case = MultiHeadCase(B=2, H=4, T=5, S=5, d=8, own=True, dtype=impl.dtypes[0], seed=seed).fitted(impl)
@@ -219,7 +221,7 @@ def heads_differ_at_initialisation(impl: Subject) -> None:
 
 @verifies("M2.11")
 @given(case=multi_head_cases(masks=("none",)))
-def parameters_are_counted(impl: Subject, case: MultiHeadCase) -> None:
+def parameters_are_counted(impl: JudgedImplementation, case: MultiHeadCase) -> None:
     """4 D^2, and 4 D more with biases, whatever the number of heads."""
     component = impl.build(OPERATION, case.config)
     if not hasattr(component.component, "parameters"):
@@ -235,7 +237,7 @@ def parameters_are_counted(impl: Subject, case: MultiHeadCase) -> None:
 
 @verifies("M2.11")
 @given(case=multi_head_cases(min_heads=2, min_keys=2, kinds=("unit",)), moved=st.integers(0, 3))
-def each_head_owns_its_slice(impl: Subject, case: MultiHeadCase, moved: int) -> None:
+def each_head_owns_its_slice(impl: JudgedImplementation, case: MultiHeadCase, moved: int) -> None:
     """New rows of W_Q in one head change what that head brings, and nothing of the others."""
     head = moved % case.H
     maps = [case.open_heads(p) for p in (case.parameters, case.moving_head(head))]
@@ -251,7 +253,7 @@ def each_head_owns_its_slice(impl: Subject, case: MultiHeadCase, moved: int) -> 
 
 @verifies("M2.12")
 @given(case=multi_head_cases(min_keys=2))
-def gradients_are_right(impl: Subject, case: MultiHeadCase) -> None:
+def gradients_are_right(impl: JudgedImplementation, case: MultiHeadCase) -> None:
     """Of both inputs and every parameter, against the reference's reverse pass."""
     case = case.sharpest(impl)
     component = case.built(impl)
@@ -261,7 +263,7 @@ def gradients_are_right(impl: Subject, case: MultiHeadCase) -> None:
 
 @verifies("M2.12", effort=0.5)
 @given(case=multi_head_cases(min_batch=2, kinds=("unit",)))
-def blind_rows_do_not_spoil_gradients(impl: Subject, case: MultiHeadCase) -> None:
+def blind_rows_do_not_spoil_gradients(impl: JudgedImplementation, case: MultiHeadCase) -> None:
     """A row of padding in the batch leaves the gradients of the others right."""
     case = case.sharpest(impl)
     component = case.built(impl)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from hypothesis import strategies as st
 
-from attest.boundary import Subject
+from attest.boundary import JudgedImplementation
 from attest.contract import Array, Config, float_dtype
 from attest.judging.cases import Case, dtypes, seeds
 from attest.judging.options import first_offered
@@ -35,14 +35,14 @@ class TokenCase(Case):
     max_len: int = 16
     scaled: bool = True
 
-    def fitted(self, subject: Subject) -> Self:
-        case = super().fitted(subject)
-        if subject.policy.one_config:
+    def fitted(self, impl: JudgedImplementation) -> Self:
+        case = super().fitted(impl)
+        if impl.policy.one_config:
             case = case.but(**FIXED)
         case = case.but(max_len=max(case.max_len, case.T))
-        if not subject.offers("input_embedding"):
+        if not impl.offers("input_embedding"):
             return case
-        return first_offered(subject, "input_embedding", case, {"scaled": True}, {"scaled": False})
+        return first_offered(impl, "input_embedding", case, {"scaled": True}, {"scaled": False})
 
     @property
     def config(self) -> Config:
@@ -111,9 +111,9 @@ class PositionCase(Case):
     D: int = 4
     max_len: int = 16
 
-    def fitted(self, subject: Subject) -> Self:
-        case = super().fitted(subject)
-        if subject.policy.one_config:
+    def fitted(self, impl: JudgedImplementation) -> Self:
+        case = super().fitted(impl)
+        if impl.policy.one_config:
             case = case.but(**FIXED_WIDTHS[case.D % 2])
             case = case.but(T=min(case.T, case.max_len))
         return case.but(max_len=max(case.max_len, case.T))

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from hypothesis import strategies as st
 
-from attest.boundary import Subject
+from attest.boundary import JudgedImplementation
 from attest.contract import Array, Config
 from attest.judging.cases import Case, dtypes, regimes, seeds
 from attest.judging.options import OTHER_ACTIVATION, first_offered
@@ -36,13 +36,13 @@ class FeedForwardCase(Case):
     activation: str = "relu"
     bias: bool = True
 
-    def fitted(self, subject: Subject) -> Self:
-        case = super().fitted(subject)
-        if subject.policy.one_config:
+    def fitted(self, impl: JudgedImplementation) -> Self:
+        case = super().fitted(impl)
+        if impl.policy.one_config:
             case = case.but(**_FEW[case.seed % len(_FEW)])
         other = {"activation": OTHER_ACTIVATION[case.activation]}
         biased = {"bias": True}
-        return first_offered(subject, "feed_forward", case, biased, other, other | biased)
+        return first_offered(impl, "feed_forward", case, biased, other, other | biased)
 
     @property
     def regimes(self) -> tuple[str, ...]:

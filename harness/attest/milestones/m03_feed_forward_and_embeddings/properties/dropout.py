@@ -7,7 +7,7 @@ from itertools import combinations
 
 import numpy as np
 
-from attest.boundary import Boundary, Subject
+from attest.boundary import JudgedComponent, JudgedImplementation
 from attest.checks.arrays import (
     expect,
     expect_close,
@@ -36,12 +36,12 @@ from attest.reference.oracle import bounded_gradients, expected, random_paramete
 NARROW = ("bfloat16", "float16")
 
 
-def rates(impl: Subject) -> tuple[float, ...]:
+def rates(impl: JudgedImplementation) -> tuple[float, ...]:
     """Below a half and above, where p and 1 - p change places."""
     return (0.4,) if impl.policy.one_config or impl.dtypes[0] in NARROW else (0.1, 0.7)
 
 
-def embedded(impl: Subject, rate: float) -> tuple[EmbeddedSample, Boundary]:
+def embedded(impl: JudgedImplementation, rate: float) -> tuple[EmbeddedSample, JudgedComponent]:
     """The sample and its component with the table loaded, in the most exact dtype."""
     sample = EmbeddedSample(rate=rate, dtype=impl.dtypes[-1])
     component = impl.build("input_embedding", sample.config)
@@ -50,7 +50,7 @@ def embedded(impl: Subject, rate: float) -> tuple[EmbeddedSample, Boundary]:
 
 
 @verifies("M3.7")
-def embedded_input_is_dropped(impl: Subject) -> None:
+def embedded_input_is_dropped(impl: JudgedImplementation) -> None:
     """Zeros at rate p, the rest times 1/(1-p), each number on its own: 4096 numbers at each rate."""
     for rate in rates(impl):
         sample, component = embedded(impl, rate)
@@ -81,7 +81,7 @@ def expect_independent(first: Array, second: Array, rate: float, what: str) -> N
 
 
 @verifies("M3.7")
-def dropout_is_a_function_of_the_seed(impl: Subject) -> None:
+def dropout_is_a_function_of_the_seed(impl: JudgedImplementation) -> None:
     """The same seed gives the same bits whatever was called in between; another seed another mask."""
     sample, component = embedded(impl, 0.4)
     note_case(f"input_embedding B={sample.B} T={sample.T} D={sample.D} p=0.4 seeds 1, 2", "seeds")
@@ -99,7 +99,7 @@ def dropout_is_a_function_of_the_seed(impl: Subject) -> None:
 
 
 @verifies("M3.10")
-def gradients_follow_what_was_dropped(impl: Subject) -> None:
+def gradients_follow_what_was_dropped(impl: JudgedImplementation) -> None:
     """Backward uses the forward mask and its factor."""
     if not impl.offers("input_embedding"):
         return
@@ -120,7 +120,7 @@ def gradients_follow_what_was_dropped(impl: Subject) -> None:
 
 
 @verifies("M3.7a")
-def sublayers_of_a_pre_norm_layer_are_dropped(impl: Subject) -> None:
+def sublayers_of_a_pre_norm_layer_are_dropped(impl: JudgedImplementation) -> None:
     """out - x is a sum of the sublayers' constants, each 0 or 1/(1-p) of itself; nothing else moves."""
     for operation in SUBLAYERS:
         for rate in rates(impl):
@@ -129,7 +129,7 @@ def sublayers_of_a_pre_norm_layer_are_dropped(impl: Subject) -> None:
                 expect_each_dropped(read_sum(impl, layer), layer)
 
 
-def bare(impl: Subject, operation: str, norm: str, rate: float) -> BareLayer | None:
+def bare(impl: JudgedImplementation, operation: str, norm: str, rate: float) -> BareLayer | None:
     """None where this placement of the norm is not offered."""
     layer = BareLayer(operation=operation, norm=norm, rate=rate, dtype=impl.dtypes[-1])
     if impl.policy.one_config:  # as many numbers in a layer of M4's size
@@ -143,7 +143,7 @@ def bare(impl: Subject, operation: str, norm: str, rate: float) -> BareLayer | N
     return layer if takes(impl, operation, layer.config) else None
 
 
-def trained_output(impl: Subject, layer: BareLayer, constants: dict[str, float]) -> Array:
+def trained_output(impl: JudgedImplementation, layer: BareLayer, constants: dict[str, float]) -> Array:
     """One call in train mode."""
     component = impl.build(layer.operation, layer.config)
     component.load(layer.parameters(constants))
@@ -155,7 +155,7 @@ def trained_output(impl: Subject, layer: BareLayer, constants: dict[str, float])
     return seen
 
 
-def read_sum(impl: Subject, layer: BareLayer) -> dict[str, Array]:
+def read_sum(impl: JudgedImplementation, layer: BareLayer) -> dict[str, Array]:
     """Which numbers of which sublayer were dropped, from one call."""
     moved = trained_output(impl, layer, layer.powers).astype(np.float64) - layer.inputs["x"]
     expect_zero(moved[..., 1::2], "output - x where every sublayer gives 0")
@@ -185,7 +185,7 @@ def expect_each_dropped(masks: Mapping[str, Array], layer: BareLayer) -> None:
 
 
 @verifies("M3.7a")
-def sublayers_of_a_post_norm_layer_are_dropped(impl: Subject) -> None:
+def sublayers_of_a_post_norm_layer_are_dropped(impl: JudgedImplementation) -> None:
     """The same under the norm, one sublayer at a time; its stretch and shift are read off known features."""
     for operation, sublayers in SUBLAYERS.items():
         layer = bare(impl, operation, "post", 0.4)
@@ -204,7 +204,7 @@ def sublayers_of_a_post_norm_layer_are_dropped(impl: Subject) -> None:
 
 
 @verifies("M3.7a")
-def scores_are_not_dropped(impl: Subject) -> None:
+def scores_are_not_dropped(impl: JudgedImplementation) -> None:
     """Weights come through as they are, or dropped once or twice; never weights of other scores."""
     for operation, sublayers in SUBLAYERS.items():
         for attention in sublayers[:-1]:
@@ -218,7 +218,7 @@ def scores_are_not_dropped(impl: Subject) -> None:
             expect_weights_kept(impl, shown)
 
 
-def expect_weights_kept(impl: Subject, shown: OpenAttention) -> None:
+def expect_weights_kept(impl: JudgedImplementation, shown: OpenAttention) -> None:
     """Each number is 0, w / (1-p), or w / (1-p)^2 where the weights are dropped as well."""
     component = impl.build(shown.operation, shown.config)
     component.load(shown.parameters)
@@ -250,7 +250,7 @@ DROPPING = (
 
 
 @verifies("M3.8")
-def evaluation_drops_nothing(impl: Subject) -> None:
+def evaluation_drops_nothing(impl: JudgedImplementation) -> None:
     """Every operation that takes a rate: eval is the formula, and train with p = 0 is eval."""
     few = ("input_embedding", "encoder_layer", "transformer")
     for operation in few if impl.policy.one_config else DROPPING:
@@ -261,7 +261,7 @@ def evaluation_drops_nothing(impl: Subject) -> None:
                 expect_quiet_evaluation(impl, operation, config)
 
 
-def small_config(impl: Subject, operation: str) -> Config:
+def small_config(impl: JudgedImplementation, operation: str) -> Config:
     """A few layers; under a shape policy those of M4, and the model of M5: what is compiled anyway."""
     if impl.policy.one_config and operation == "transformer":
         return TrainingCase(dropout=0.3).fitted(impl).plain
@@ -279,7 +279,7 @@ def small_config(impl: Subject, operation: str) -> Config:
     )
 
 
-def expect_quiet_evaluation(impl: Subject, operation: str, config: Config) -> None:
+def expect_quiet_evaluation(impl: JudgedImplementation, operation: str, config: Config) -> None:
     """Equal to the bit twice, after training mode, and to the formula; p = 0 in training mode too."""
     name = "logits" if operation == "transformer" else "output"
     parameters = random_parameters(operation, config, np.random.default_rng(6))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from attest.boundary import Boundary, Subject
+from attest.boundary import JudgedComponent, JudgedImplementation
 from attest.checks.arrays import (
     expect,
     expect_close,
@@ -31,21 +31,21 @@ from attest.outcomes import Expected
 from attest.reference.oracle import bounded_gradients
 
 
-def with_table(impl: Subject, operation: str, case: TokenCase) -> Boundary:
+def with_table(impl: JudgedImplementation, operation: str, case: TokenCase) -> JudgedComponent:
     """token_embedding or input_embedding, loaded."""
     component = impl.build(operation, case.config)
     component.load({"weight": case.table})
     return component
 
 
-def positions(impl: Subject, case: PositionCase, x: Array | None = None) -> Array:
+def positions(impl: JudgedImplementation, case: PositionCase, x: Array | None = None) -> Array:
     """What positional_encoding makes of x, of zeros where none is given."""
     return impl.build("positional_encoding", case.config)(x=case.nothing if x is None else x)["output"]
 
 
 @verifies("M3.3")
 @given(case=token_cases())
-def ids_look_up_their_rows(impl: Subject, case: TokenCase) -> None:
+def ids_look_up_their_rows(impl: JudgedImplementation, case: TokenCase) -> None:
     """To the bit, for every id from 0 to the last, the padding id included."""
     component = with_table(impl, "token_embedding", case)
     for ids in (case.ids, case.every_id):
@@ -54,7 +54,7 @@ def ids_look_up_their_rows(impl: Subject, case: TokenCase) -> None:
 
 @verifies("M3.3", effort=0.5)
 @given(case=token_cases())
-def the_table_is_learned(impl: Subject, case: TokenCase) -> None:
+def the_table_is_learned(impl: JudgedImplementation, case: TokenCase) -> None:
     """It is the one parameter, of shape (V, D), and other values give other outputs."""
     component = with_table(impl, "token_embedding", case)
     found = component.parameters()
@@ -68,7 +68,7 @@ def the_table_is_learned(impl: Subject, case: TokenCase) -> None:
 
 @verifies("M3.3a")
 @given(case=token_cases(), beyond=st.sampled_from(("size", "above", "minus_one", "minus_size", "far")))
-def ids_outside_the_vocabulary_are_refused(impl: Subject, case: TokenCase, beyond: str) -> None:
+def ids_outside_the_vocabulary_are_refused(impl: JudgedImplementation, case: TokenCase, beyond: str) -> None:
     """Wherever they stand in the input, and through the input embedding too."""
     wrong = {"size": case.V, "above": case.V + 3, "minus_one": -1, "minus_size": -case.V, "far": 10**6}[
         beyond
@@ -86,7 +86,7 @@ def ids_outside_the_vocabulary_are_refused(impl: Subject, case: TokenCase, beyon
 
 @verifies("M3.4")
 @given(case=position_cases())
-def positions_are_sines_and_cosines(impl: Subject, case: PositionCase) -> None:
+def positions_are_sines_and_cosines(impl: JudgedImplementation, case: PositionCase) -> None:
     """Zeros go in, so what comes out is what was added; odd widths end in a sine."""
     seen = positions(impl, case)
     wanted = Expected(case.table.value, case.table.bound * impl.factor("positional_encoding"))
@@ -95,7 +95,7 @@ def positions_are_sines_and_cosines(impl: Subject, case: PositionCase) -> None:
 
 @verifies("M3.4", effort=0.4)
 @given(case=position_cases(longest=40))
-def positions_are_added_to_the_input(impl: Subject, case: PositionCase) -> None:
+def positions_are_added_to_the_input(impl: JudgedImplementation, case: PositionCase) -> None:
     """Not multiplied, not joined, and the input once."""
     wanted = case.expected_for(case.x)
     bound = wanted.bound + (1e-6 + 1.5e-7 * case.T if case.dtype == "float32" else 0.0)
@@ -103,7 +103,7 @@ def positions_are_added_to_the_input(impl: Subject, case: PositionCase) -> None:
 
 
 @verifies("M3.4")
-def positions_of_width_four(impl: Subject) -> None:
+def positions_of_width_four(impl: JudgedImplementation) -> None:
     """Worked by hand."""
     case = PositionCase(T=2, D=4, max_len=8, dtype=impl.dtypes[0])
     note_case("positions 0 and 1 of width 4", "worked by hand")
@@ -114,7 +114,7 @@ def positions_of_width_four(impl: Subject) -> None:
 
 @verifies("M3.4")
 @given(case=position_cases(longest=200, even=True), shift=st.integers(0, 40))
-def pairs_turn_by_a_constant_angle(impl: Subject, case: PositionCase, shift: int) -> None:
+def pairs_turn_by_a_constant_angle(impl: JudgedImplementation, case: PositionCase, shift: int) -> None:
     """Squares of a pair sum to one; the product of rows p and p + k depends on k alone. No reference."""
     case = case.but(T=case.T + shift, max_len=case.max_len + shift, B=max(1, impl.policy.min_size)).fitted(
         impl
@@ -139,7 +139,7 @@ def pairs_turn_by_a_constant_angle(impl: Subject, case: PositionCase, shift: int
 
 @verifies("M3.5")
 @given(case=position_cases(longest=64))
-def positions_depend_on_nothing_else(impl: Subject, case: PositionCase) -> None:
+def positions_depend_on_nothing_else(impl: JudgedImplementation, case: PositionCase) -> None:
     """Not on the seed, the length of the input, the batch row, or what was called before."""
     seen = positions(impl, case)
     expect_close(seen, case.table, "the encoding")
@@ -160,7 +160,7 @@ def _repeated(wanted: Expected, rows: int) -> Expected:
 
 @verifies("M3.5", effort=0.5)
 @given(case=position_cases(longest=24))
-def positions_are_not_learned(impl: Subject, case: PositionCase) -> None:
+def positions_are_not_learned(impl: JudgedImplementation, case: PositionCase) -> None:
     """No parameters, and the same to the bit after training mode and gradients."""
     component = impl.build("positional_encoding", case.config)
     learned = sorted(component.parameters())
@@ -174,7 +174,7 @@ def positions_are_not_learned(impl: Subject, case: PositionCase) -> None:
 
 
 @verifies("M3.5")
-def max_len_is_reached_and_not_passed(impl: Subject) -> None:
+def max_len_is_reached_and_not_passed(impl: JudgedImplementation) -> None:
     """The last position is encoded, one more is refused; with one row nothing is broadcast."""
     for max_len in (1, 64) if impl.policy.one_config else (1, 2, 5, 33):
         for operation in ("positional_encoding", "input_embedding"):
@@ -183,7 +183,7 @@ def max_len_is_reached_and_not_passed(impl: Subject) -> None:
                 reaches_and_stops(impl, operation, max_len)
 
 
-def reaches_and_stops(impl: Subject, operation: str, max_len: int) -> None:
+def reaches_and_stops(impl: JudgedImplementation, operation: str, max_len: int) -> None:
     """At max_len there is an answer, at max_len + 1 an exception."""
     config = Config(d_model=6, num_heads=1, source_vocab=9, max_len=max_len, dtype=impl.dtypes[0])
     component = impl.build(operation, config)
@@ -207,7 +207,7 @@ def blank(operation: str, config: Config, batch: int, length: int) -> dict[str, 
 
 @verifies("M3.6")
 @given(case=token_cases())
-def tokens_are_scaled_and_positions_added_once(impl: Subject, case: TokenCase) -> None:
+def tokens_are_scaled_and_positions_added_once(impl: JudgedImplementation, case: TokenCase) -> None:
     """row * sqrt(D) + position, or row + position with scale_embeddings false."""
     seen = with_table(impl, "input_embedding", case)(ids=case.ids)["output"]
     expect_close(seen, case.expected, "output", factor=impl.factor("input_embedding"))
@@ -215,7 +215,7 @@ def tokens_are_scaled_and_positions_added_once(impl: Subject, case: TokenCase) -
 
 @verifies("M3.6", effort=0.5)
 @given(case=token_cases(min_length=2))
-def the_factor_is_read_off_differences(impl: Subject, case: TokenCase) -> None:
+def the_factor_is_read_off_differences(impl: JudgedImplementation, case: TokenCase) -> None:
     """Two tables at the same positions differ by the factor times their difference. No reference."""
     component = with_table(impl, "input_embedding", case)
     first = component(ids=case.ids)["output"].astype(np.float64)
@@ -232,7 +232,7 @@ def the_factor_is_read_off_differences(impl: Subject, case: TokenCase) -> None:
 
 
 @verifies("M3.9")
-def the_pad_row_starts_at_zero(impl: Subject) -> None:
+def the_pad_row_starts_at_zero(impl: JudgedImplementation) -> None:
     """In a new table, and in both tables of a new model."""
     for operation in ("token_embedding", "input_embedding", "transformer"):
         for pad_id in (0, 1, 6) if impl.offers(operation) else ():
@@ -241,12 +241,12 @@ def the_pad_row_starts_at_zero(impl: Subject) -> None:
                 expect_zero(table[pad_id], f"row {pad_id} of {name} in a new {operation}")
 
 
-def tables_of_a_new(impl: Subject, operation: str, pad_id: int) -> dict[str, Array]:
+def tables_of_a_new(impl: JudgedImplementation, operation: str, pad_id: int) -> dict[str, Array]:
     """The embeddings of a component nobody has loaded anything into."""
     case = TokenCase(V=7, D=8, pad_id=pad_id, dtype=impl.dtypes[0])
     config = case.config.but(num_heads=2, num_encoder_layers=1, num_decoder_layers=1, seed=5)
     config = impl.placed(offered_form(impl, operation, config))
-    component = Boundary(operation, impl.construct(operation, config), config, impl)
+    component = JudgedComponent(operation, impl.construct(operation, config), config, impl)
     names = (
         ("source_embedding.weight", "target_embedding.weight") if operation == "transformer" else ("weight",)
     )
@@ -259,7 +259,7 @@ def tables_of_a_new(impl: Subject, operation: str, pad_id: int) -> dict[str, Arr
 
 @verifies("M3.9a")
 @given(case=token_cases(), operation=st.sampled_from(("token_embedding", "input_embedding")))
-def the_pad_row_gets_no_gradient(impl: Subject, case: TokenCase, operation: str) -> None:
+def the_pad_row_gets_no_gradient(impl: JudgedImplementation, case: TokenCase, operation: str) -> None:
     """However many pads there are."""
     if not impl.offers(operation):
         operation = "token_embedding"
@@ -271,7 +271,7 @@ def the_pad_row_gets_no_gradient(impl: Subject, case: TokenCase, operation: str)
 
 
 @verifies("M3.9a")
-def the_pad_row_gets_no_gradient_from_many_pads(impl: Subject) -> None:
+def the_pad_row_gets_no_gradient_from_many_pads(impl: JudgedImplementation) -> None:
     """Over a thousand tokens: https://github.com/pytorch/pytorch/issues/26302."""
     case = TokenCase(B=2, T=1100, V=9, D=8, pad_id=3, max_len=1100).fitted(impl)
     note_case(str(case), "long")
@@ -282,7 +282,7 @@ def the_pad_row_gets_no_gradient_from_many_pads(impl: Subject) -> None:
 
 @verifies("M3.10b")
 @given(case=token_cases(min_length=3))
-def repeated_tokens_add_up(impl: Subject, case: TokenCase) -> None:
+def repeated_tokens_add_up(impl: JudgedImplementation, case: TokenCase) -> None:
     """Over a sentence and over the batch; a row that does not occur gets nothing."""
     case = sharpest(impl, case)
     table, ids, cotangents = {"weight": case.table}, {"ids": case.ids}, case.cotangents()

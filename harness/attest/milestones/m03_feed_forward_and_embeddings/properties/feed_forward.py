@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from attest.boundary import Boundary, Subject
+from attest.boundary import JudgedComponent, JudgedImplementation
 from attest.checks.arrays import expect, expect_close, expect_finite, expect_gradients, expect_shape
-from attest.checks.side_effects import expect_no_trace
+from attest.checks.side_effects import expect_no_side_effects
 from attest.contract import Array
 from attest.contract.parameters import shapes
 from attest.judging.cases import seeds
@@ -27,7 +27,7 @@ from attest.outcomes import Expected
 from attest.reference.oracle import bounded_gradients
 
 
-def feed_forward(impl: Subject, case: FeedForwardCase) -> Boundary:
+def feed_forward(impl: JudgedImplementation, case: FeedForwardCase) -> JudgedComponent:
     """The component of a case with its weights."""
     component = impl.build("feed_forward", case.config)
     component.load(case.parameters)
@@ -36,7 +36,7 @@ def feed_forward(impl: Subject, case: FeedForwardCase) -> Boundary:
 
 @verifies("M3.1")
 @given(case=feed_forward_cases())
-def feed_forward_equals_its_formula(impl: Subject, case: FeedForwardCase) -> None:
+def feed_forward_equals_its_formula(impl: JudgedImplementation, case: FeedForwardCase) -> None:
     """W2 act(W1 x + b1) + b2 in every regime, with each activation that is offered."""
     seen = feed_forward(impl, case)(x=case.x)["output"]
     expect_close(seen, case.expected, "output", factor=impl.factor("feed_forward"))
@@ -44,10 +44,10 @@ def feed_forward_equals_its_formula(impl: Subject, case: FeedForwardCase) -> Non
 
 @verifies("M3.1", effort=0.5)
 @given(case=feed_forward_cases())
-def inner_width_is_the_one_asked_for(impl: Subject, case: FeedForwardCase) -> None:
+def inner_width_is_the_one_asked_for(impl: JudgedImplementation, case: FeedForwardCase) -> None:
     """Names and shapes of the parameters, d_ff given and left out."""
     config = impl.placed(case.config)
-    new = Boundary("feed_forward", impl.construct("feed_forward", config), config, impl)
+    new = JudgedComponent("feed_forward", impl.construct("feed_forward", config), config, impl)
     found = new.parameters()
     for name, shape in shapes("feed_forward", case.config).items():
         expect(name in found, f"{name} is not among the parameters")
@@ -56,7 +56,7 @@ def inner_width_is_the_one_asked_for(impl: Subject, case: FeedForwardCase) -> No
 
 @verifies("M3.2")
 @given(case=feed_forward_cases(), place=seeds())
-def positions_do_not_meet(impl: Subject, case: FeedForwardCase, place: int) -> None:
+def positions_do_not_meet(impl: JudgedImplementation, case: FeedForwardCase, place: int) -> None:
     """Changing one position of one sentence leaves every other output as it was."""
     component = feed_forward(impl, case)
     b, t = divmod(place % (case.B * case.T), case.T)
@@ -76,7 +76,7 @@ def positions_do_not_meet(impl: Subject, case: FeedForwardCase, place: int) -> N
 
 @verifies("M3.2")
 @given(case=feed_forward_cases(min_length=2), order=seeds())
-def positions_are_treated_alike(impl: Subject, case: FeedForwardCase, order: int) -> None:
+def positions_are_treated_alike(impl: JudgedImplementation, case: FeedForwardCase, order: int) -> None:
     """A permutation passes through, and the same vector gives the same output wherever it stands."""
     component = feed_forward(impl, case)
     moved = np.random.default_rng(order).permutation(case.T)
@@ -94,7 +94,7 @@ def positions_are_treated_alike(impl: Subject, case: FeedForwardCase, order: int
 
 @verifies("M3.10")
 @given(case=feed_forward_cases())
-def gradients_of_the_network_are_right(impl: Subject, case: FeedForwardCase) -> None:
+def gradients_of_the_network_are_right(impl: JudgedImplementation, case: FeedForwardCase) -> None:
     """Of x and of both maps, with random cotangents."""
     case = sharpest(impl, case)
     seen = feed_forward(impl, case).gradients({"x": case.x}, case.cotangents())
@@ -106,7 +106,7 @@ def gradients_of_the_network_are_right(impl: Subject, case: FeedForwardCase) -> 
 
 @verifies("M3.10", effort=0.7)
 @given(case=token_cases(), operation=st.sampled_from(("token_embedding", "input_embedding")))
-def gradients_of_the_table_are_right(impl: Subject, case: TokenCase, operation: str) -> None:
+def gradients_of_the_table_are_right(impl: JudgedImplementation, case: TokenCase, operation: str) -> None:
     """The factor sqrt(D) belongs to the gradient as well."""
     if not impl.offers(operation):
         return
@@ -120,7 +120,7 @@ def gradients_of_the_table_are_right(impl: Subject, case: TokenCase, operation: 
 
 @verifies("M3.10", effort=0.3)
 @given(case=position_cases(longest=12))
-def gradients_pass_positions_unchanged(impl: Subject, case: PositionCase) -> None:
+def gradients_pass_positions_unchanged(impl: JudgedImplementation, case: PositionCase) -> None:
     """What is added is a constant."""
     if not impl.offers("positional_encoding"):
         return
@@ -133,7 +133,9 @@ def gradients_pass_positions_unchanged(impl: Subject, case: PositionCase) -> Non
 MilestoneCase = FeedForwardCase | TokenCase | PositionCase
 
 
-def prepared(impl: Subject, operation: str, case: MilestoneCase) -> tuple[Boundary, dict[str, Array]]:
+def prepared(
+    impl: JudgedImplementation, operation: str, case: MilestoneCase
+) -> tuple[JudgedComponent, dict[str, Array]]:
     """The component with its weights, and its inputs."""
     component = impl.build(operation, case.config)
     if isinstance(case, FeedForwardCase):
@@ -144,33 +146,33 @@ def prepared(impl: Subject, operation: str, case: MilestoneCase) -> tuple[Bounda
     return component, {"x": case.x}
 
 
-def leaves_no_trace(impl: Subject, operation: str, case: MilestoneCase) -> None:
+def leaves_no_trace(impl: JudgedImplementation, operation: str, case: MilestoneCase) -> None:
     """In eval and in train mode."""
     if not impl.offers(operation):
         return
     component, inputs = prepared(impl, operation, case)
-    expect_no_trace(component, inputs)
+    expect_no_side_effects(component, inputs)
     if hasattr(component.component, "train"):
-        expect_no_trace(component, inputs, train_seed=case.seed)
+        expect_no_side_effects(component, inputs, train_seed=case.seed)
         component.eval()
 
 
 @verifies("M3.10a", effort=0.4)
 @given(case=feed_forward_cases())
-def the_network_leaves_no_trace(impl: Subject, case: FeedForwardCase) -> None:
+def the_network_leaves_no_trace(impl: JudgedImplementation, case: FeedForwardCase) -> None:
     """Inputs, memory, random state and flags are as before."""
     leaves_no_trace(impl, "feed_forward", case)
 
 
 @verifies("M3.10a", effort=0.6)
 @given(case=token_cases(), operation=st.sampled_from(("token_embedding", "input_embedding")))
-def lookups_leave_no_trace(impl: Subject, case: TokenCase, operation: str) -> None:
+def lookups_leave_no_trace(impl: JudgedImplementation, case: TokenCase, operation: str) -> None:
     """Nothing is added to the table or to the ids in place."""
     leaves_no_trace(impl, operation, case)
 
 
 @verifies("M3.10a", effort=0.4)
 @given(case=position_cases(longest=12))
-def adding_positions_leaves_no_trace(impl: Subject, case: PositionCase) -> None:
+def adding_positions_leaves_no_trace(impl: JudgedImplementation, case: PositionCase) -> None:
     """Positions are not added in place, and the table is not given away."""
     leaves_no_trace(impl, "positional_encoding", case)

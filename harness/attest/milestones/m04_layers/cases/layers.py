@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from hypothesis import strategies as st
 
-from attest.boundary import Subject
+from attest.boundary import JudgedImplementation
 from attest.contract import Array, Config, float_dtype
 from attest.judging.cases import Case, dtypes, regimes, seeds
 from attest.outcomes import Expected, NotOffered, Violation
@@ -54,22 +54,22 @@ class LayerCase(Case):
     memory_mask: str = "none"
     shortest: int = 1  # of the real part of a padded row
 
-    def fitted(self, subject: Subject) -> Self:
+    def fitted(self, impl: JudgedImplementation) -> Self:
         """With options and parts that are offered; under a shape policy the configs are one per norm."""
-        case = super().fitted(subject)
-        policy = subject.policy
+        case = super().fitted(impl)
+        policy = impl.policy
         if policy.one_config:
             case = case.but(D=8, H=2, F=16, N=2, activation="relu", bias=True)
         if policy.always_mask:
             plain = {n: "all" for n in ("mask", "memory_mask") if getattr(case, n) == "none"}
             case = case.but(**plain)
-        return case.but(shortest=min(policy.min_size, case.T, case.S)).offered(subject)
+        return case.but(shortest=min(policy.min_size, case.T, case.S)).offered(impl)
 
-    def offered(self, subject: Subject) -> Self:
+    def offered(self, impl: JudgedImplementation) -> Self:
         """Bias and activation are options: where one is refused as not there, the other is judged."""
         for change in ({}, *FALLBACKS):
             try:
-                subject.build(self.part, self.but(**change).config)
+                impl.build(self.part, self.but(**change).config)
             except NotOffered:
                 continue
             except Violation:
@@ -77,9 +77,9 @@ class LayerCase(Case):
             return self.but(**change)
         return self
 
-    def or_else(self, subject: Subject, part: str) -> Self:
+    def or_else(self, impl: JudgedImplementation, part: str) -> Self:
         """The same case of another part where this one is not offered."""
-        return self if subject.offers(self.part) else self.but(part=part).offered(subject)
+        return self if impl.offers(self.part) else self.but(part=part).offered(impl)
 
     @property
     def decodes(self) -> bool:
@@ -248,13 +248,13 @@ class NormCase(Case):
     centre: float = 0.0
     eps: float = 1e-5
 
-    def fitted(self, subject: Subject) -> Self:
+    def fitted(self, impl: JudgedImplementation) -> Self:
         """Another eps is an option; under a shape policy there is one config."""
-        case = super().fitted(subject)
-        if subject.policy.one_config:
+        case = super().fitted(impl)
+        if impl.policy.one_config:
             return case.but(D=8, eps=1e-5)
         try:
-            subject.build("layer_norm", case.config)
+            impl.build("layer_norm", case.config)
         except NotOffered:
             return case.but(eps=1e-5)
         except Violation:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import product
 from typing import Any
 
-from attest.boundary import Subject
+from attest.boundary import JudgedImplementation
 from attest.checks.arrays import expect
 from attest.checks.flow import Maps, by_gradient, by_perturbation, flow, required_maps
 from attest.judging.evidence import current, note_case
@@ -19,7 +19,7 @@ SEED = 7  # hides something in each of the masks
 
 
 @verifies("M4.11")
-def information_flows_as_required_on_every_path(impl: Subject) -> None:
+def information_flows_as_required_on_every_path(impl: JudgedImplementation) -> None:
     """Each output depends on exactly the inputs of its row that it may see, whatever norm and masks."""
     for part, norm, mask in product(PARTS, ("post", "pre"), ("none", "padding", "pairs")):
         case = LayerCase(
@@ -34,7 +34,7 @@ def information_flows_as_required_on_every_path(impl: Subject) -> None:
 
 @verifies("M4.11", effort=0.5)
 @given(case=layer_cases(**SMALL))
-def information_flows_as_required(impl: Subject, case: LayerCase) -> None:
+def information_flows_as_required(impl: JudgedImplementation, case: LayerCase) -> None:
     """An output changes with exactly the inputs of its row that it may see."""
     case = probed(impl, case)
     required = required_flow(case)
@@ -44,7 +44,7 @@ def information_flows_as_required(impl: Subject, case: LayerCase) -> None:
 
 @verifies("M4.11", effort=0.5)
 @given(case=layer_cases(**SMALL))
-def gradients_flow_as_required(impl: Subject, case: LayerCase) -> None:
+def gradients_flow_as_required(impl: JudgedImplementation, case: LayerCase) -> None:
     """An output has a gradient at exactly the inputs of its row that it may see."""
     case = probed(impl, case)
     component, required = loaded(impl, case), required_flow(case)
@@ -57,7 +57,7 @@ def gradients_flow_as_required(impl: Subject, case: LayerCase) -> None:
     expect_required(case, required, seen, "gradient")
 
 
-def probed(impl: Subject, case: LayerCase) -> LayerCase:
+def probed(impl: JudgedImplementation, case: LayerCase) -> LayerCase:
     """In the most exact dtype; the stack where a layer alone is not offered."""
     return sharpest(impl, case.or_else(impl, case.part.removesuffix("_layer")))
 

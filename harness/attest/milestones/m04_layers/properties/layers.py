@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from attest.boundary import Boundary, Subject
+from attest.boundary import JudgedComponent, JudgedImplementation
 from attest.checks.arrays import (
     expect,
     expect_close,
@@ -17,7 +17,7 @@ from attest.checks.arrays import (
     expect_shape,
 )
 from attest.checks.flow import by_perturbation, flow, required_maps, within_rows
-from attest.checks.side_effects import expect_no_trace, world
+from attest.checks.side_effects import expect_no_side_effects, global_state
 from attest.contract import Array, float_dtype
 from attest.judging.cases import seeds
 from attest.judging.evidence import note_case
@@ -49,14 +49,14 @@ TORCH: dict[str, Any] = {
 
 @verifies("M4.1")
 @given(case=layer_cases(parts=("encoder_layer",), norms=("post",)))
-def post_norm_encoder_layer_equals_its_formula(impl: Subject, case: LayerCase) -> None:
+def post_norm_encoder_layer_equals_its_formula(impl: JudgedImplementation, case: LayerCase) -> None:
     """The output is LN1(a + FFN(a)) with a = LN0(x + attention(x))."""
     expect_output(impl, case, output_of(loaded(impl, case), case.inputs), case.expected)
 
 
 @verifies("M4.1", effort=0.5)
 @given(case=layer_cases(parts=("encoder_layer",), norms=("post",)))
-def silent_sublayers_leave_two_norms(impl: Subject, case: LayerCase) -> None:
+def silent_sublayers_leave_two_norms(impl: JudgedImplementation, case: LayerCase) -> None:
     """With both output maps at zero the layer is LN1(LN0(x))."""
     silent = case.silencing(*SUBLAYER_ENDS)
     seen = output_of(loaded(impl, case, silent), case.inputs)
@@ -64,19 +64,19 @@ def silent_sublayers_leave_two_norms(impl: Subject, case: LayerCase) -> None:
 
 
 @verifies("M4.1")
-def encoder_layer_works_at_any_length(impl: Subject) -> None:
+def encoder_layer_works_at_any_length(impl: JudgedImplementation) -> None:
     """One layer called at lengths 1, 2, 3, 4, 5, 9 and 17 equals its formula each time."""
     expect_any_length(impl, "encoder_layer")
 
 
 @verifies("M4.1a")
 @given(case=layer_cases(parts=("encoder_layer",), **TORCH))
-def encoder_layer_agrees_with_torch(impl: Subject, case: LayerCase) -> None:
+def encoder_layer_agrees_with_torch(impl: JudgedImplementation, case: LayerCase) -> None:
     """The output lies within 1e-5 of nn.TransformerEncoderLayer's with the same weights."""
     expect_like_torch(impl, case)
 
 
-def expect_like_torch(impl: Subject, case: LayerCase) -> None:
+def expect_like_torch(impl: JudgedImplementation, case: LayerCase) -> None:
     """Within 1e-5 of torch's own layer where the output is specified."""
     from attest.adapters.torch_layers import torch_layer_output
 
@@ -89,7 +89,7 @@ def expect_like_torch(impl: Subject, case: LayerCase) -> None:
 
 @verifies("M4.2")
 @given(case=layer_cases(parts=LAYERS, norms=("pre",)))
-def pre_norm_layer_equals_its_formula(impl: Subject, case: LayerCase) -> None:
+def pre_norm_layer_equals_its_formula(impl: JudgedImplementation, case: LayerCase) -> None:
     """Each sublayer gives x + f(LN(x)); a decoder layer reads the memory as it is."""
     case = case.or_else(impl, "encoder_layer")
     expect_output(impl, case, output_of(loaded(impl, case), case.inputs), case.expected)
@@ -97,7 +97,7 @@ def pre_norm_layer_equals_its_formula(impl: Subject, case: LayerCase) -> None:
 
 @verifies("M4.2")
 @given(case=layer_cases(parts=LAYERS, norms=("pre",)))
-def silent_sublayers_leave_the_identity(impl: Subject, case: LayerCase) -> None:
+def silent_sublayers_leave_the_identity(impl: JudgedImplementation, case: LayerCase) -> None:
     """With the output maps of all sublayers at zero a pre-norm layer returns its input."""
     case = case.or_else(impl, "encoder_layer")
     silent = case.silencing(*SUBLAYER_ENDS)
@@ -113,14 +113,14 @@ def silent_sublayers_leave_the_identity(impl: Subject, case: LayerCase) -> None:
 
 @verifies("M4.3")
 @given(case=layer_cases(parts=("decoder_layer",)))
-def decoder_layer_equals_its_formula(impl: Subject, case: LayerCase) -> None:
+def decoder_layer_equals_its_formula(impl: JudgedImplementation, case: LayerCase) -> None:
     """Causal self-attention, cross-attention, feed-forward, each with residual and norm."""
     expect_output(impl, case, output_of(loaded(impl, case), case.inputs), case.expected)
 
 
 @verifies("M4.3", effort=0.5)
 @given(case=layer_cases(parts=("decoder_layer",), kinds=("unit",)), sublayer=st.integers(0, 2))
-def each_sublayer_has_its_own_parameters(impl: Subject, case: LayerCase, sublayer: int) -> None:
+def each_sublayer_has_its_own_parameters(impl: JudgedImplementation, case: LayerCase, sublayer: int) -> None:
     """Changing one norm or one attention moves the output as it moves the reference's."""
     moved = (("norm0", "self_attention"), ("norm1", "cross_attention"), ("norm2", "feed_forward"))[sublayer]
     parameters = {n: 0.5 * v + 0.3 if n.startswith(moved) else v for n, v in case.parameters.items()}
@@ -130,14 +130,14 @@ def each_sublayer_has_its_own_parameters(impl: Subject, case: LayerCase, sublaye
 
 
 @verifies("M4.3")
-def decoder_layer_works_at_any_length(impl: Subject) -> None:
+def decoder_layer_works_at_any_length(impl: JudgedImplementation) -> None:
     """One layer called at lengths 1 to 17, with memories of other lengths, equals its formula each time."""
     expect_any_length(impl, "decoder_layer")
 
 
 @verifies("M4.3a")
 @given(case=layer_cases(parts=("decoder_layer",), **TORCH))
-def decoder_layer_agrees_with_torch(impl: Subject, case: LayerCase) -> None:
+def decoder_layer_agrees_with_torch(impl: JudgedImplementation, case: LayerCase) -> None:
     """The output lies within 1e-5 of nn.TransformerDecoderLayer's with the same weights."""
     expect_like_torch(impl, case)
 
@@ -147,7 +147,7 @@ CROSS: dict[str, Any] = {"parts": ("decoder_layer",), "kinds": ("unit",), "min_w
 
 @verifies("M4.4", effort=0.5)
 @given(case=layer_cases(**CROSS, masks=("none", "padding")))
-def every_target_position_reads_the_visible_memory(impl: Subject, case: LayerCase) -> None:
+def every_target_position_reads_the_visible_memory(impl: JudgedImplementation, case: LayerCase) -> None:
     """Changing a source position changes every target position that may see it, and nothing else."""
     case = sharpest(impl, case)
     required = {"memory": required_maps(case.part, case.visible, case.memory_visible)["memory"]}
@@ -156,7 +156,7 @@ def every_target_position_reads_the_visible_memory(impl: Subject, case: LayerCas
 
 @verifies("M4.4", effort=0.5)
 @given(case=layer_cases(**CROSS, masks=("none", "padding")))
-def cross_attention_asks_its_own_position(impl: Subject, case: LayerCase) -> None:
+def cross_attention_asks_its_own_position(impl: JudgedImplementation, case: LayerCase) -> None:
     """With the self-attention silent, target position i reaches output i only."""
     case = sharpest(impl, case)
     silent = case.silencing("self_attention.output.weight", "self_attention.output.bias")
@@ -164,7 +164,7 @@ def cross_attention_asks_its_own_position(impl: Subject, case: LayerCase) -> Non
     expect_flow(loaded(impl, case, silent), case, {"x": within_rows(own)})
 
 
-def expect_flow(component: Boundary, case: LayerCase, required: dict[str, Array]) -> None:
+def expect_flow(component: JudgedComponent, case: LayerCase, required: dict[str, Array]) -> None:
     """Exactly these dependences, found by perturbation."""
     seen = by_perturbation(component, case.inputs, required, seed=case.seed)
     found = flow(required, seen, case.real, means="perturbation")
@@ -173,7 +173,9 @@ def expect_flow(component: Boundary, case: LayerCase, required: dict[str, Array]
 
 @verifies("M4.4")
 @given(case=layer_cases(parts=("decoder_layer",)), length=st.integers(1, 6))
-def decoder_layer_reads_a_memory_of_any_length(impl: Subject, case: LayerCase, length: int) -> None:
+def decoder_layer_reads_a_memory_of_any_length(
+    impl: JudgedImplementation, case: LayerCase, length: int
+) -> None:
     """The memory may be longer than the target, shorter or as long."""
     case = case.but(S=max(length, case.shortest))
     expect_output(impl, case, output_of(loaded(impl, case), case.inputs), case.expected)
@@ -181,13 +183,13 @@ def decoder_layer_reads_a_memory_of_any_length(impl: Subject, case: LayerCase, l
 
 @verifies("M4.9")
 @given(case=norm_cases())
-def layer_norm_equals_its_formula(impl: Subject, case: NormCase) -> None:
+def layer_norm_equals_its_formula(impl: JudgedImplementation, case: NormCase) -> None:
     """(x - mean) / sqrt(variance + eps) * weight + bias, far from zero and for spreads near eps too."""
     seen = output_of(norm_of(impl, case), {"x": case.x})
     expect_close(seen, case.expected, "output", factor=impl.factor("layer_norm"))
 
 
-def norm_of(impl: Subject, case: NormCase) -> Boundary:
+def norm_of(impl: JudgedImplementation, case: NormCase) -> JudgedComponent:
     """The norm of a case with its parameters."""
     component = impl.build("layer_norm", case.config)
     component.load(case.parameters)
@@ -195,7 +197,7 @@ def norm_of(impl: Subject, case: NormCase) -> Boundary:
 
 
 @verifies("M4.9")
-def layer_norm_of_a_worked_example(impl: Subject) -> None:
+def layer_norm_of_a_worked_example(impl: JudgedImplementation) -> None:
     """(1, 0, 0, 0), of mean 1/4 and variance 3/16, becomes (1.732, -0.577, -0.577, -0.577)."""
     case = NormCase(dtype=impl.dtypes[0], D=4)
     note_case("x=(1, 0, 0, 0) weight=1 bias=0", "worked by hand")
@@ -210,7 +212,7 @@ def layer_norm_of_a_worked_example(impl: Subject) -> None:
 
 @verifies("M4.9", effort=0.5)
 @given(case=norm_cases(), value=st.sampled_from((0.0, 1.0, -3.0, 100.0)))
-def constant_positions_give_the_bias(impl: Subject, case: NormCase, value: float) -> None:
+def constant_positions_give_the_bias(impl: JudgedImplementation, case: NormCase, value: float) -> None:
     """A position without any spread gives the bias, and nothing that is not finite."""
     x = np.full_like(case.x, value)
     seen = output_of(norm_of(impl, case), {"x": x})
@@ -220,7 +222,7 @@ def constant_positions_give_the_bias(impl: Subject, case: NormCase, value: float
 
 @verifies("M4.9", effort=0.5)
 @given(case=norm_cases(min_width=2), other=seeds())
-def each_position_is_normed_on_its_own(impl: Subject, case: NormCase, other: int) -> None:
+def each_position_is_normed_on_its_own(impl: JudgedImplementation, case: NormCase, other: int) -> None:
     """A position is normalised by its own features alone, in train mode as in eval."""
     component = norm_of(impl, case)
     before = output_of(component, {"x": case.x})
@@ -235,40 +237,40 @@ def each_position_is_normed_on_its_own(impl: Subject, case: NormCase, other: int
 
 @verifies("M4.12", effort=0.5)
 @given(case=layer_cases())
-def a_call_leaves_no_trace(impl: Subject, case: LayerCase) -> None:
+def a_call_leaves_no_trace(impl: JudgedImplementation, case: LayerCase) -> None:
     """In eval and in train mode inputs, memory, masks, random state and flags are as before."""
     case = case.or_else(impl, "encoder_layer")
     component = loaded(impl, case)
     output_of(component, case.inputs)
-    expect_no_trace(component, case.inputs)
+    expect_no_side_effects(component, case.inputs)
     expect_no_trace_of_training(component, case)
     component.eval()
 
 
 @verifies("M4.12", effort=0.5)
 @given(case=norm_cases())
-def a_norm_leaves_no_trace(impl: Subject, case: NormCase) -> None:
+def a_norm_leaves_no_trace(impl: JudgedImplementation, case: NormCase) -> None:
     """Input, random state and flags are as before a call of the norm."""
     if impl.offers("layer_norm"):
         component = norm_of(impl, case)
         output_of(component, {"x": case.x})
-        expect_no_trace(component, {"x": case.x})
+        expect_no_side_effects(component, {"x": case.x})
 
 
-def expect_no_trace_of_training(component: Boundary, case: LayerCase) -> None:
+def expect_no_trace_of_training(component: JudgedComponent, case: LayerCase) -> None:
     """Dropout draws from a generator of its own."""
     if not has(component, "train"):
         return
-    before = world()
+    before = global_state()
     component.train(case.seed)
     first = output_of(component, case.inputs)
-    changed = sorted(name for name, value in world().items() if value != before[name])
+    changed = sorted(name for name, value in global_state().items() if value != before[name])
     expect(not changed, f"{component.operation} in train mode changed {', '.join(changed)}")
     expect_same_bits(output_of(component, case.inputs), first, "output of a second call with the same seed")
 
 
 @verifies("M4.13")
-def parameters_start_in_a_sound_range(impl: Subject) -> None:
+def parameters_start_in_a_sound_range(impl: JudgedImplementation) -> None:
     """Norms start at 1 and 0, biases at 0, matrices with variance near 2 / (fan_in + fan_out)."""
     for part in LAYERS:
         if impl.offers(part):

@@ -7,7 +7,7 @@ from itertools import combinations, product
 import numpy as np
 from hypothesis import strategies as st
 
-from attest.boundary import Subject
+from attest.boundary import JudgedImplementation
 from attest.checks.arrays import (
     expect,
     expect_close,
@@ -39,13 +39,13 @@ from attest.reference.oracle import bounded_gradients, random_parameters
 
 @verifies("M4.2a")
 @given(case=layer_cases(parts=STACKS))
-def stacks_equal_the_reference_in_both_placements(impl: Subject, case: LayerCase) -> None:
+def stacks_equal_the_reference_in_both_placements(impl: JudgedImplementation, case: LayerCase) -> None:
     """A pre-norm stack applies one more norm after the last layer, a post-norm stack none."""
     expect_output(impl, case, output_of(loaded(impl, case), case.inputs), case.expected)
 
 
 @verifies("M4.2a")
-def only_a_pre_norm_stack_has_a_last_norm(impl: Subject) -> None:
+def only_a_pre_norm_stack_has_a_last_norm(impl: JudgedImplementation) -> None:
     """A pre-norm stack lists norm.weight and norm.bias, a post-norm stack does not."""
     for part, norm in product(STACKS, ("post", "pre")):
         case = LayerCase(part=part, norm=norm, D=8, H=2, F=16, N=2, dtype=impl.dtypes[0])
@@ -65,7 +65,7 @@ def expect_exactly_the_parameters(seen: dict[str, Array], part: str, config: Con
 
 @verifies("M4.6")
 @given(case=layer_cases(parts=STACKS, max_depth=4, max_length=4))
-def each_layer_computes_with_its_own_weights(impl: Subject, case: LayerCase) -> None:
+def each_layer_computes_with_its_own_weights(impl: JudgedImplementation, case: LayerCase) -> None:
     """Different values in each layer give the reference's output; the other stack's depth does not matter."""
     component = loaded(impl, case)
     expect_parameters(component, case.parameters, case.dtype)
@@ -74,7 +74,7 @@ def each_layer_computes_with_its_own_weights(impl: Subject, case: LayerCase) -> 
 
 @verifies("M4.6", effort=0.5)
 @given(case=layer_cases(parts=STACKS, kinds=("unit",), max_length=4), layer=st.integers(0, 2))
-def changing_one_layer_changes_no_other(impl: Subject, case: LayerCase, layer: int) -> None:
+def changing_one_layer_changes_no_other(impl: JudgedImplementation, case: LayerCase, layer: int) -> None:
     """Loading other values into one layer moves no other layer's, and the output as the reference's."""
     prefix = f"{layer % case.N}."
     changed = {n: v * np.float32(0.5) if n.startswith(prefix) else v for n, v in case.parameters.items()}
@@ -86,7 +86,7 @@ def changing_one_layer_changes_no_other(impl: Subject, case: LayerCase, layer: i
 
 
 @verifies("M4.6")
-def stacks_have_as_many_layers_as_configured(impl: Subject) -> None:
+def stacks_have_as_many_layers_as_configured(impl: JudgedImplementation) -> None:
     """A stack has 6 layers by default and as many as configured, whatever the other stack has."""
     small = Config(d_model=8, num_heads=2, d_ff=16, dtype=impl.dtypes[0])
     depths = (small, small.but(num_encoder_layers=1, num_decoder_layers=3))
@@ -98,14 +98,14 @@ def stacks_have_as_many_layers_as_configured(impl: Subject) -> None:
 
 
 @verifies("M4.6")
-def stacks_work_at_any_length(impl: Subject) -> None:
+def stacks_work_at_any_length(impl: JudgedImplementation) -> None:
     """One stack called at lengths 1, 2, 3, 4, 5, 9 and 17 equals the reference each time."""
     for part in STACKS:
         expect_any_length(impl, part)
 
 
 @verifies("M4.6a")
-def no_two_layers_start_equal(impl: Subject) -> None:
+def no_two_layers_start_equal(impl: JudgedImplementation) -> None:
     """No weight matrix of a new stack is a copy of another layer's."""
     for part in STACKS:
         case = LayerCase(part=part, D=8, H=2, F=16, N=3, dtype=impl.dtypes[0])
@@ -121,13 +121,13 @@ def no_two_layers_start_equal(impl: Subject) -> None:
 
 @verifies("M4.5")
 @given(case=layer_cases(parts=("decoder_layer", "decoder")), cut=st.integers(0, 5))
-def the_future_does_not_reach_the_past(impl: Subject, case: LayerCase, cut: int) -> None:
+def the_future_does_not_reach_the_past(impl: JudgedImplementation, case: LayerCase, cut: int) -> None:
     """Changing target inputs after position i leaves outputs up to i the same to the bit."""
     expect_blind_to_the_future(impl, case, min(cut, case.T - 1), "eval")
 
 
 @verifies("M4.5")
-def the_future_is_hidden_on_every_path(impl: Subject) -> None:
+def the_future_is_hidden_on_every_path(impl: JudgedImplementation) -> None:
     """Outputs up to i stay when later inputs change: both norms, eval and train, every form of mask."""
     paths = product(("decoder_layer", "decoder"), ("post", "pre"), ("none", "padding", "pairs", "shared"))
     for (part, norm, mask), mode in product(paths, ("eval", "train")):
@@ -140,7 +140,7 @@ def the_future_is_hidden_on_every_path(impl: Subject) -> None:
             expect_blind_to_the_future(impl, case, cut, mode)
 
 
-def expect_blind_to_the_future(impl: Subject, case: LayerCase, cut: int, mode: str) -> None:
+def expect_blind_to_the_future(impl: JudgedImplementation, case: LayerCase, cut: int, mode: str) -> None:
     """Outputs up to `cut` stay while everything after it changes."""
     component = loaded(impl, case)
     if mode == "train":
@@ -162,7 +162,7 @@ def expect_blind_to_the_future(impl: Subject, case: LayerCase, cut: int, mode: s
         parts=("decoder_layer", "decoder"), kinds=("unit",), min_width=4, max_length=5, max_depth=2
     )
 )
-def the_visible_past_is_read(impl: Subject, case: LayerCase) -> None:
+def the_visible_past_is_read(impl: JudgedImplementation, case: LayerCase) -> None:
     """Position i depends on itself and on what it may see before it."""
     case = sharpest(impl, case)
     required = {"x": required_maps(case.part, case.visible, None, case.depth)["x"]}
@@ -172,7 +172,7 @@ def the_visible_past_is_read(impl: Subject, case: LayerCase) -> None:
 
 
 @verifies("M4.5")
-def lengths_may_change_from_call_to_call(impl: Subject) -> None:
+def lengths_may_change_from_call_to_call(impl: JudgedImplementation) -> None:
     """One decoder called at lengths 5, 9 and 3 hides the future each time."""
     for part, norm in product(("decoder_layer", "decoder"), ("post", "pre")):
         for T in (5, 9, 3):
@@ -187,7 +187,7 @@ def lengths_may_change_from_call_to_call(impl: Subject) -> None:
 @given(
     case=layer_cases(parts=("decoder",), kinds=("unit",), min_width=4, max_length=4), layer=st.integers(0, 2)
 )
-def each_layer_alone_reads_the_memory(impl: Subject, case: LayerCase, layer: int) -> None:
+def each_layer_alone_reads_the_memory(impl: JudgedImplementation, case: LayerCase, layer: int) -> None:
     """With every other cross-attention silent the output depends on the memory, as the reference's does."""
     case = sharpest(impl, case)
     others = tuple(f"{i}.cross_attention.output.weight" for i in range(case.N) if i != layer % case.N)
@@ -202,7 +202,7 @@ def each_layer_alone_reads_the_memory(impl: Subject, case: LayerCase, layer: int
 
 @verifies("M4.7", effort=0.5)
 @given(case=layer_cases(parts=("decoder",), max_length=4))
-def all_layers_read_the_same_memory(impl: Subject, case: LayerCase) -> None:
+def all_layers_read_the_same_memory(impl: JudgedImplementation, case: LayerCase) -> None:
     """Every layer reads the memory of this call, unchanged."""
     component = loaded(impl, case)
     other = case.draw(case.rng(8), *case.inputs["memory"].shape)
@@ -211,7 +211,7 @@ def all_layers_read_the_same_memory(impl: Subject, case: LayerCase) -> None:
 
 
 @verifies("M4.7")
-def every_decoder_layer_reads_the_end_of_the_encoder(impl: Subject) -> None:
+def every_decoder_layer_reads_the_end_of_the_encoder(impl: JudgedImplementation) -> None:
     """In a whole model the last encoder layer reaches each decoder layer alone."""
     if not impl.offers("transformer"):
         return
@@ -235,7 +235,9 @@ def every_decoder_layer_reads_the_end_of_the_encoder(impl: Subject) -> None:
         expect(moved, f"the last encoder layer does not reach decoder layer {layer}")
 
 
-def logits(impl: Subject, config: Config, parameters: dict[str, Array], ids: Array) -> Array | None:
+def logits(
+    impl: JudgedImplementation, config: Config, parameters: dict[str, Array], ids: Array
+) -> Array | None:
     """The model's logits, or None where it cannot be built or called."""
     try:
         model = impl.build("transformer", config)
@@ -251,7 +253,7 @@ def logits(impl: Subject, config: Config, parameters: dict[str, Array], ids: Arr
         parts=STACKS, kinds=("unit", "saturated"), min_width=4, min_length=3, max_length=5, max_depth=2
     )
 )
-def every_parameter_gets_its_gradient(impl: Subject, case: LayerCase) -> None:
+def every_parameter_gets_its_gradient(impl: JudgedImplementation, case: LayerCase) -> None:
     """Every gradient is finite, the reference's, and not zero where the reference's is not."""
     case = sharpest(impl, case)
     component = loaded(impl, case)
@@ -276,7 +278,7 @@ def expect_not_zero(name: str, seen: Array | None, want: Expected) -> None:
 @given(
     case=layer_cases(parts=("encoder",), masks=KEY_MASKS, max_depth=3), junk=st.sampled_from((1e6, 1e3, 1.0))
 )
-def padding_is_inert_in_the_encoder(impl: Subject, case: LayerCase, junk: float) -> None:
+def padding_is_inert_in_the_encoder(impl: JudgedImplementation, case: LayerCase, junk: float) -> None:
     """Content of padded positions leaves the real ones the same to the bit, through every layer."""
     component = loaded(impl, case)
     before = output_of(component, case.inputs)
@@ -295,7 +297,9 @@ def spoiled(case: LayerCase, array: Array, hidden: Array, junk: float) -> Array:
 
 @verifies("M4.10")
 @given(case=layer_cases(parts=("encoder",), masks=("padding",)), row=st.integers(0, 3))
-def a_padded_sentence_equals_the_sentence_alone(impl: Subject, case: LayerCase, row: int) -> None:
+def a_padded_sentence_equals_the_sentence_alone(
+    impl: JudgedImplementation, case: LayerCase, row: int
+) -> None:
     """A padded sentence gives what the sentence alone gives, within twice the bound."""
     row %= case.B
     component, copies = loaded(impl, case), [row] * impl.policy.min_size
@@ -318,7 +322,7 @@ def expect_close_twice(seen: Array, wanted: Expected, factor: float) -> None:
         parts=("encoder",), masks=("none", "padding"), kinds=("unit",), min_width=4, max_length=5
     )
 )
-def the_encoder_looks_both_ways(impl: Subject, case: LayerCase) -> None:
+def the_encoder_looks_both_ways(impl: JudgedImplementation, case: LayerCase) -> None:
     """Every output position depends on every position that is not padding."""
     case = sharpest(impl, case)
     required = required_maps(case.part, case.visible, None, case.depth)
@@ -328,20 +332,20 @@ def the_encoder_looks_both_ways(impl: Subject, case: LayerCase) -> None:
 
 
 @verifies("M4.10")
-def padding_is_inert_in_training_too(impl: Subject) -> None:
+def padding_is_inert_in_training_too(impl: JudgedImplementation) -> None:
     """With dropout on, content of padded positions leaves the real ones the same to the bit."""
     for norm in ("post", "pre"):
         expect_inert_in_training(impl, LayerCase(part="encoder", norm=norm, mask="keys"))
 
 
 @verifies("M4.10a")
-def hidden_memory_is_inert_in_training_too(impl: Subject) -> None:
+def hidden_memory_is_inert_in_training_too(impl: JudgedImplementation) -> None:
     """With dropout on, what the memory's mask hides leaves the output the same to the bit."""
     for norm in ("post", "pre"):
         expect_inert_in_training(impl, LayerCase(part="decoder", norm=norm, memory_mask="keys"))
 
 
-def expect_inert_in_training(impl: Subject, case: LayerCase) -> None:
+def expect_inert_in_training(impl: JudgedImplementation, case: LayerCase) -> None:
     """Passes where there is no train mode."""
     case = case.but(B=2, T=5, S=6, D=8, H=2, F=16, N=2, seed=5, dtype=impl.dtypes[0]).fitted(impl)
     note_case(f"case={case} mode=train", case.part, case.norm)
@@ -361,7 +365,7 @@ def expect_inert_in_training(impl: Subject, case: LayerCase) -> None:
     case=layer_cases(parts=("decoder",), memory_masks=KEY_MASKS, max_depth=3),
     junk=st.sampled_from((1e6, 1e3, 1.0)),
 )
-def hidden_memory_is_inert(impl: Subject, case: LayerCase, junk: float) -> None:
+def hidden_memory_is_inert(impl: JudgedImplementation, case: LayerCase, junk: float) -> None:
     """What stands in the memory behind its mask leaves the output the same to the bit."""
     component = loaded(impl, case)
     before = output_of(component, case.inputs)
@@ -375,7 +379,7 @@ def hidden_memory_is_inert(impl: Subject, case: LayerCase, junk: float) -> None:
     case=layer_cases(parts=("decoder",), masks=("none",), memory_masks=("padding", "keys")),
     row=st.integers(0, 3),
 )
-def hiding_memory_equals_deleting_it(impl: Subject, case: LayerCase, row: int) -> None:
+def hiding_memory_equals_deleting_it(impl: JudgedImplementation, case: LayerCase, row: int) -> None:
     """A row alone with its visible memory only gives the same, within twice the bound."""
     row %= case.B
     component, copies = loaded(impl, case), [row] * impl.policy.min_size

@@ -9,7 +9,7 @@ from typing import ClassVar, Self
 import numpy as np
 from hypothesis import strategies as st
 
-from attest.boundary import Subject
+from attest.boundary import JudgedImplementation
 from attest.contract import Array, Config
 from attest.judging.cases import Case, dtypes, seeds
 from attest.outcomes import Expected
@@ -30,9 +30,9 @@ class LossCase(Case):
     pads: float = 0.4
     smoothing: float = 0.0
 
-    def fitted(self, subject: Subject) -> Self:
-        case = super().fitted(subject)
-        if not subject.policy.one_config:
+    def fitted(self, impl: JudgedImplementation) -> Self:
+        case = super().fitted(impl)
+        if not impl.policy.one_config:
             return case
         return case.but(pad_id=0, smoothing=0.1 if self.smoothing else 0.0)
 

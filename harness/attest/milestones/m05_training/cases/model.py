@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from hypothesis import strategies as st
 
-from attest.boundary import Subject
+from attest.boundary import JudgedImplementation
 from attest.contract import Array, Config
 from attest.judging.cases import Case, dtypes, seeds
 from attest.judging.options import OTHER_ACTIVATION, first_offered
@@ -58,21 +58,21 @@ class ModelCase(Case):
     scaled: bool = True
     tie: bool = False
 
-    def fitted(self, subject: Subject) -> Self:
-        case = super().fitted(subject)
-        if not subject.policy.one_config:
-            return case.offered(subject)
+    def fitted(self, impl: JudgedImplementation) -> Self:
+        case = super().fitted(impl)
+        if not impl.policy.one_config:
+            return case.offered(impl)
         fixed: dict[str, Any] = {"H": 2, "d_k": 8, "d_ff": 32, "encoders": 1, "pad_id": 0}
         fixed |= {"decoders": 1 if case.tie else 2}  # what ties matter for does not depend on depth
         fixed |= {"source_vocab": 7, "target_vocab": 9, "activation": "relu", "bias": True, "scaled": True}
-        return case.but(**fixed, norm="pre").offered(subject)
+        return case.but(**fixed, norm="pre").offered(impl)
 
-    def offered(self, subject: Subject) -> Self:
+    def offered(self, impl: JudgedImplementation) -> Self:
         """The case, or one with biases, the other activation or scaled embeddings."""
         other = {"activation": OTHER_ACTIVATION[self.activation]}
         biased, scaled = {"bias": True}, {"scaled": True}
         return first_offered(
-            subject, "transformer", self, biased, other, scaled, biased | other, biased | other | scaled
+            impl, "transformer", self, biased, other, scaled, biased | other, biased | other | scaled
         )
 
     @property

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from hypothesis import strategies as st
 
-from attest.boundary import Subject
+from attest.boundary import JudgedImplementation
 from attest.contract import Array, Config, float_dtype
 from attest.contract.parameters import shapes
 from attest.judging.cases import Case, dtypes, seeds
@@ -144,9 +144,9 @@ class AdamCase(Case):
     bias: bool = True
     count: int = 5
 
-    def fitted(self, subject: Subject) -> Self:
-        case = first_offered(subject, "optimizer", super().fitted(subject), {"bias": True})
-        return case.but(width=4, bias=True) if subject.policy.one_config else case
+    def fitted(self, impl: JudgedImplementation) -> Self:
+        case = first_offered(impl, "optimizer", super().fitted(impl), {"bias": True})
+        return case.but(width=4, bias=True) if impl.policy.one_config else case
 
     @property
     def config(self) -> Config:

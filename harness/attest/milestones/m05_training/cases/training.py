@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from hypothesis import strategies as st
 
-from attest.boundary import Subject
+from attest.boundary import JudgedImplementation
 from attest.contract import Array, Config
 from attest.judging.cases import Case, seeds
 from attest.judging.options import takes
@@ -49,19 +49,19 @@ class TrainingCase(Case):
     warmup: int = 3
     clip: str = "middle"
 
-    def fitted(self, subject: Subject) -> Self:
-        case = super().fitted(subject).but(few=subject.policy.min_size)
-        if subject.policy.one_config:
+    def fitted(self, impl: JudgedImplementation) -> Self:
+        case = super().fitted(impl).but(few=impl.policy.min_size)
+        if impl.policy.one_config:
             fixed: dict[str, Any] = {"H": 2, "d_k": 16, "layers": 1, "vocab": 11, "room": 128, "rows": 4}
             fixed |= {"norm": "post", "warmup": 3, "clip": "one", "dropout": 0.3 if case.dropout else 0.0}
-            case = case.but(**fixed, seed=case.seed % 3, dtype=subject.sharpest)
-        return case.offered(subject)
+            case = case.but(**fixed, seed=case.seed % 3, dtype=impl.sharpest)
+        return case.offered(impl)
 
-    def offered(self, subject: Subject) -> Self:
+    def offered(self, impl: JudgedImplementation) -> Self:
         """The case, or one with the other norm where only that can be trained."""
         sample = TrainingCase(norm=self.norm, tie=self.tie, dtype=self.dtype).plain
         other = "pre" if self.norm == "post" else "post"
-        missing = not takes(subject, "trainer", sample) and takes(subject, "trainer", sample.but(norm=other))
+        missing = not takes(impl, "trainer", sample) and takes(impl, "trainer", sample.but(norm=other))
         return self.but(norm=other) if missing else self
 
     @property

@@ -6,8 +6,8 @@ import tempfile
 
 from hypothesis import strategies as st
 
-from attest.boundary import Subject
-from attest.boundary.training import TrainerBoundary
+from attest.boundary import JudgedImplementation
+from attest.boundary.training import JudgedTrainer
 from attest.checks.training import expect_log, expect_same_reports, expect_same_run
 from attest.judging.property import given, verifies
 from attest.milestones.m05_training.cases.training import TrainingCase, training_cases
@@ -15,13 +15,15 @@ from attest.milestones.m05_training.cases.training import TrainingCase, training
 
 @verifies("M5.11", effort=0.15)
 @given(case=training_cases(dropout=0.3, steps=5), saved_after=st.integers(1, 3))
-def a_saved_run_continues_to_the_bit(impl: Subject, case: TrainingCase, saved_after: int) -> None:
+def a_saved_run_continues_to_the_bit(
+    impl: JudgedImplementation, case: TrainingCase, saved_after: int
+) -> None:
     """n steps, save, load into a new trainer, m steps: the same as n + m, and for the saved run too."""
-    straight = TrainerBoundary(impl, case.config, case.parameters)
+    straight = JudgedTrainer(impl, case.config, case.parameters)
     wanted = [straight.step(batch) for batch in case.batches]
-    saved = TrainerBoundary(impl, case.config, case.parameters)
+    saved = JudgedTrainer(impl, case.config, case.parameters)
     first = [saved.step(batch) for batch in case.batches[:saved_after]]
-    resumed = TrainerBoundary(impl, case.config)
+    resumed = JudgedTrainer(impl, case.config)
     with tempfile.TemporaryDirectory() as directory:
         saved.save(directory)
         resumed.load(directory)
@@ -34,9 +36,9 @@ def a_saved_run_continues_to_the_bit(impl: Subject, case: TrainingCase, saved_af
 
 @verifies("M5.11", effort=0.1)
 @given(case=training_cases(dropout=0.3, steps=3))
-def a_checkpoint_is_of_its_moment(impl: Subject, case: TrainingCase) -> None:
+def a_checkpoint_is_of_its_moment(impl: JudgedImplementation, case: TrainingCase) -> None:
     """Saved in the middle and loaded later into a trainer that went on, it brings the middle back."""
-    trainer = TrainerBoundary(impl, case.config, case.parameters)
+    trainer = JudgedTrainer(impl, case.config, case.parameters)
     trainer.step(case.batches[0])
     with tempfile.TemporaryDirectory() as directory:
         trainer.save(directory)
@@ -52,11 +54,11 @@ def a_checkpoint_is_of_its_moment(impl: Subject, case: TrainingCase) -> None:
 
 @verifies("M5.11", effort=0.1)
 @given(case=training_cases(dropout=0.3, steps=5))
-def the_last_checkpoint_counts(impl: Subject, case: TrainingCase) -> None:
+def the_last_checkpoint_counts(impl: JudgedImplementation, case: TrainingCase) -> None:
     """Saved twice into one directory; the trainer that loads it was built with another seed."""
-    straight = TrainerBoundary(impl, case.config, case.parameters)
-    saved = TrainerBoundary(impl, case.config, case.parameters)
-    resumed = TrainerBoundary(impl, case.config.but(seed=case.seed + 1))
+    straight = JudgedTrainer(impl, case.config, case.parameters)
+    saved = JudgedTrainer(impl, case.config, case.parameters)
+    resumed = JudgedTrainer(impl, case.config.but(seed=case.seed + 1))
     wanted = [straight.step(batch) for batch in case.batches]
     with tempfile.TemporaryDirectory() as directory:
         for batch in case.batches[:2]:

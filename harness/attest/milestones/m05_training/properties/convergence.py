@@ -7,8 +7,8 @@ from itertools import cycle, islice
 
 import numpy as np
 
-from attest.boundary import Subject
-from attest.boundary.training import TrainerBoundary, finite_number
+from attest.boundary import JudgedImplementation
+from attest.boundary.training import JudgedTrainer, finite_number
 from attest.checks.arrays import expect
 from attest.contract import Array, Config
 from attest.judging.evidence import current, note_case
@@ -44,7 +44,7 @@ def one_symbol_copies(length: int) -> dict[str, Array]:
 
 
 @verifies("M5.4")
-def it_reads_its_source(impl: Subject) -> None:
+def it_reads_its_source(impl: JudgedImplementation) -> None:
     """A minute's work before the hour's: below half of what is possible without looking at the source.
 
     Over all sources of one symbol no decoder that ignores its memory has a mean loss below ln 8 / 2.
@@ -52,7 +52,7 @@ def it_reads_its_source(impl: Subject) -> None:
     note_case(f"copy one of {SYMBOLS} symbols, d_model=32, 1+1 layers, {FEW_STEPS} steps", "one symbol")
     batch = one_symbol_copies(length=impl.policy.min_size)
     dtype = impl.sharpest if impl.policy.one_config else impl.dtypes[0]
-    trainer = TrainerBoundary(impl, TINY.but(dtype=dtype))
+    trainer = JudgedTrainer(impl, TINY.but(dtype=dtype))
     blind = math.log(SYMBOLS) / 2
     for step in range(1, FEW_STEPS + 1):
         trainer.step(batch)
@@ -65,18 +65,18 @@ def it_reads_its_source(impl: Subject) -> None:
 
 
 @verifies("M5.4", trains=True)
-def it_learns_to_reverse(impl: Subject) -> None:
+def it_learns_to_reverse(impl: JudgedImplementation) -> None:
     """Validation loss below 0.1 within 1000 steps."""
     expect_learned(impl, "reverse")
 
 
 @verifies("M5.4", only=("standard", "deep"), trains=True)
-def it_learns_to_copy(impl: Subject) -> None:
+def it_learns_to_copy(impl: JudgedImplementation) -> None:
     """Validation loss below 0.1 within 1000 steps."""
     expect_learned(impl, "copy")
 
 
-def expect_learned(impl: Subject, task: str) -> None:
+def expect_learned(impl: JudgedImplementation, task: str) -> None:
     """On the model this run trains once."""
     note_case(f"{task}: 10 symbols, lengths 3 to 8, batch 64, d_model 64, 4 heads, 2+2 layers", task)
     model = trained(impl, task)
@@ -88,7 +88,7 @@ def expect_learned(impl: Subject, task: str) -> None:
     )
 
 
-def show(impl: Subject, task: str, model: Trained) -> None:
+def show(impl: JudgedImplementation, task: str, model: Trained) -> None:
     """Curves and samples for the report."""
     data = current().data
     curves = data.setdefault("curves", {})
@@ -126,11 +126,11 @@ def _until_end(row: Array) -> list[int]:
 
 
 @verifies("M5.10b", trains=True)
-def ten_examples_are_learned_by_heart(impl: Subject) -> None:
+def ten_examples_are_learned_by_heart(impl: JudgedImplementation) -> None:
     """Loss below 0.1 within 500 steps on the same ten reversals, without dropout."""
     note_case("ten reversals, the setting of M5.4 without dropout", "by heart")
     batch = Task("reverse").batch(Task("reverse").held_out(10, "train"))
-    trainer = TrainerBoundary(impl, TRAINING.but(dropout=0.0, dtype=impl.dtypes[0]))
+    trainer = JudgedTrainer(impl, TRAINING.but(dropout=0.0, dtype=impl.dtypes[0]))
     first = finite_number(trainer.evaluate([batch])["loss"], "the evaluated loss")
     for step, same in enumerate(islice(cycle([batch]), BY_HEART), 1):
         trainer.step(same)

@@ -7,8 +7,8 @@ import math
 import numpy as np
 from hypothesis import strategies as st
 
-from attest.boundary import Subject
-from attest.boundary.training import TrainerBoundary
+from attest.boundary import JudgedImplementation
+from attest.boundary.training import JudgedTrainer
 from attest.checks.arrays import expect_close, expect_gradients, expect_same_bits, expect_zero
 from attest.checks.training import expect_number, whole_parameters
 from attest.contract import Array
@@ -23,12 +23,12 @@ from attest.reference.shadow import evaluation_loss
 SMOOTHINGS = (0.1, 0.3, 0.0)
 
 
-def loss_of(impl: Subject, case: LossCase, logits: Array, labels: Array) -> Array:
+def loss_of(impl: JudgedImplementation, case: LossCase, logits: Array, labels: Array) -> Array:
     """The loss component under the case's config."""
     return impl.build("loss", case.config)(logits=logits, labels=labels)["loss"]
 
 
-def expect_loss(impl: Subject, case: LossCase, logits: Array, labels: Array, what: str) -> None:
+def expect_loss(impl: JudgedImplementation, case: LossCase, logits: Array, labels: Array, what: str) -> None:
     """Equal to the reference's."""
     wanted = case.expected_of(logits, labels)
     expect_close(loss_of(impl, case, logits, labels), wanted, what, factor=impl.factor("loss"))
@@ -36,14 +36,14 @@ def expect_loss(impl: Subject, case: LossCase, logits: Array, labels: Array, wha
 
 @verifies("M5.3")
 @given(case=loss_cases())
-def loss_is_the_mean_over_real_tokens(impl: Subject, case: LossCase) -> None:
+def loss_is_the_mean_over_real_tokens(impl: JudgedImplementation, case: LossCase) -> None:
     """-log softmax(logits)[label], where the label is not padding."""
     expect_loss(impl, case, case.logits, case.labels, "loss")
 
 
 @verifies("M5.3", "M5.7", effort=0.5)
 @given(case=loss_cases(smoothing=SMOOTHINGS), rows=st.integers(0, 2), columns=st.integers(0, 3))
-def padding_does_not_count(impl: Subject, case: LossCase, rows: int, columns: int) -> None:
+def padding_does_not_count(impl: JudgedImplementation, case: LossCase, rows: int, columns: int) -> None:
     """Neither how much there is of it, nor what the model says there."""
     padded = case.padding(rows, columns)
     what = f"loss with {rows} more rows and {columns} more columns of padding"
@@ -55,7 +55,7 @@ def padding_does_not_count(impl: Subject, case: LossCase, rows: int, columns: in
 
 @verifies("M5.3", "M5.7", effort=0.5)
 @given(case=loss_cases(smoothing=SMOOTHINGS, min_rows=2), cut=st.integers(1, 3))
-def loss_does_not_depend_on_the_split(impl: Subject, case: LossCase, cut: int) -> None:
+def loss_does_not_depend_on_the_split(impl: JudgedImplementation, case: LossCase, cut: int) -> None:
     """The token-weighted mean over the parts of a batch is the loss of the batch."""
     least = impl.policy.min_size
     case = case if 2 * least <= case.B else case.but(B=2 * least)
@@ -71,7 +71,7 @@ def loss_does_not_depend_on_the_split(impl: Subject, case: LossCase, cut: int) -
 
 @verifies("M5.3", effort=0.5)
 @given(case=loss_cases(), size=st.sampled_from((1e4, -1e4)))
-def loss_is_stable(impl: Subject, case: LossCase, size: float) -> None:
+def loss_is_stable(impl: JudgedImplementation, case: LossCase, size: float) -> None:
     """Finite and right where exp of a logit is not."""
     huge = (case.draw(case.rng(7), *case.logits.shape, regime="unit") * size).astype(case.logits.dtype)
     expect_loss(impl, case, huge, case.labels, "loss of logits of 1e4")
@@ -79,7 +79,7 @@ def loss_is_stable(impl: Subject, case: LossCase, size: float) -> None:
 
 @verifies("M5.3", effort=0.5)
 @given(case=loss_cases(), level=st.sampled_from((0.0, 1.0, -30.0)))
-def equal_logits_give_ln_v(impl: Subject, case: LossCase, level: float) -> None:
+def equal_logits_give_ln_v(impl: JudgedImplementation, case: LossCase, level: float) -> None:
     """Whoever knows nothing loses ln V, and a batch of nothing loses nothing."""
     flat = np.full_like(case.logits, level)
     wanted = case.expected_of(flat, case.labels)
@@ -91,7 +91,7 @@ def equal_logits_give_ln_v(impl: Subject, case: LossCase, level: float) -> None:
 
 @verifies("M5.3a")
 @given(case=loss_cases(smoothing=(0.0, 0.1)))
-def gradients_of_the_loss_are_right(impl: Subject, case: LossCase) -> None:
+def gradients_of_the_loss_are_right(impl: JudgedImplementation, case: LossCase) -> None:
     """(softmax - target) over the number of real tokens; exactly zero at padding."""
     case = sharpest(impl, case)
     one = {"loss": np.asarray(1.0, case.logits.dtype)}
@@ -105,14 +105,14 @@ def gradients_of_the_loss_are_right(impl: Subject, case: LossCase) -> None:
 
 @verifies("M5.7")
 @given(case=loss_cases(smoothing=SMOOTHINGS))
-def smoothing_mixes_with_the_uniform_distribution(impl: Subject, case: LossCase) -> None:
+def smoothing_mixes_with_the_uniform_distribution(impl: JudgedImplementation, case: LossCase) -> None:
     """(1 - e) on the label plus e / V on every class."""
     expect_loss(impl, case, case.logits, case.labels, f"loss with smoothing {case.smoothing:g}")
 
 
 @verifies("M5.7", effort=0.5)
 @given(case=loss_cases(smoothing=(0.1, 0.3)), shift=st.sampled_from((5.0, -50.0)))
-def smoothed_targets_sum_to_one(impl: Subject, case: LossCase, shift: float) -> None:
+def smoothed_targets_sum_to_one(impl: JudgedImplementation, case: LossCase, shift: float) -> None:
     """Adding a constant to a position's logits changes nothing, and equal logits still give ln V."""
     flat = np.full_like(case.logits, shift)
     seen = loss_of(impl, case, flat, case.labels)
@@ -124,10 +124,10 @@ def smoothed_targets_sum_to_one(impl: Subject, case: LossCase, shift: float) -> 
 
 @verifies("M5.7", effort=0.2)
 @given(case=training_cases(smoothing=(0.1,), steps=2))
-def evaluation_never_smooths(impl: Subject, case: TrainingCase) -> None:
+def evaluation_never_smooths(impl: JudgedImplementation, case: TrainingCase) -> None:
     """Where there is a trainer, its evaluation gives the plain loss."""
     if not impl.offers("trainer"):
         return
-    trainer = TrainerBoundary(impl, case.config, case.parameters)
+    trainer = JudgedTrainer(impl, case.config, case.parameters)
     wanted = evaluation_loss(case.config, whole_parameters(trainer), case.batches)
     expect_number(trainer.evaluate(case.batches)["loss"], wanted, "the evaluated loss")

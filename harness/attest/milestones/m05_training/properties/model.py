@@ -7,8 +7,8 @@ import math
 import numpy as np
 from hypothesis import strategies as st
 
-from attest.boundary import Boundary, Subject
-from attest.boundary.training import TrainerBoundary
+from attest.boundary import JudgedComponent, JudgedImplementation
+from attest.boundary.training import JudgedTrainer
 from attest.checks.arrays import expect, expect_close, expect_gradients, expect_shape
 from attest.checks.training import expect_step, whole_parameters
 from attest.contract import Array, Config
@@ -22,7 +22,7 @@ from attest.reference.oracle import bounded_gradients, expected
 from attest.reference.shadow import Shadow
 
 
-def loaded(impl: Subject, case: ModelCase, **changes: Array) -> Boundary:
+def loaded(impl: JudgedImplementation, case: ModelCase, **changes: Array) -> JudgedComponent:
     """The model of a case with its weights, some of them replaced."""
     model = impl.build("transformer", case.config)
     model.load({**case.parameters, **changes})
@@ -38,7 +38,7 @@ def expect_logits(seen: Array, wanted: Expected, real: Array, what: str, *, fact
 
 @verifies("M5.1", effort=0.75)
 @given(case=model_cases())
-def model_equals_its_formula(impl: Subject, case: ModelCase) -> None:
+def model_equals_its_formula(impl: JudgedImplementation, case: ModelCase) -> None:
     """The logits, for masks the model makes from the ids."""
     seen = loaded(impl, case)(**case.inputs)["logits"]
     expect_logits(seen, case.expected, case.real, "logits", factor=impl.factor("transformer"))
@@ -46,7 +46,7 @@ def model_equals_its_formula(impl: Subject, case: ModelCase) -> None:
 
 @verifies("M5.1", effort=0.4)
 @given(case=model_cases(min_source=3, padded=True))
-def forward_is_decode_of_encode(impl: Subject, case: ModelCase) -> None:
+def forward_is_decode_of_encode(impl: JudgedImplementation, case: ModelCase) -> None:
     """The two halves, each right, together give the whole."""
     model = loaded(impl, case)
     memory = model.method("encode", source=case.source)["memory"]
@@ -58,7 +58,9 @@ def forward_is_decode_of_encode(impl: Subject, case: ModelCase) -> None:
 
 @verifies("M5.1", effort=0.3)
 @given(case=model_cases(min_target=2), cut=st.integers(1, 6))
-def logits_of_a_prefix_are_the_prefix_of_the_logits(impl: Subject, case: ModelCase, cut: int) -> None:
+def logits_of_a_prefix_are_the_prefix_of_the_logits(
+    impl: JudgedImplementation, case: ModelCase, cut: int
+) -> None:
     """What comes later in the target changes nothing before it."""
     model = loaded(impl, case)
     length = max(min(cut, case.T - 1), impl.policy.min_size)
@@ -70,7 +72,7 @@ def logits_of_a_prefix_are_the_prefix_of_the_logits(impl: Subject, case: ModelCa
 
 @verifies("M5.1", effort=0.3)
 @given(case=model_cases(), more=st.integers(1, 4))
-def more_padding_changes_nothing(impl: Subject, case: ModelCase, more: int) -> None:
+def more_padding_changes_nothing(impl: JudgedImplementation, case: ModelCase, more: int) -> None:
     """Columns of padding on both sides leave every real position where it was."""
     model = loaded(impl, case)
     whole = model(**case.inputs)["logits"]
@@ -85,7 +87,7 @@ def more_padding_changes_nothing(impl: Subject, case: ModelCase, more: int) -> N
 
 @verifies("M5.2", effort=0.5)
 @given(case=model_cases(bias=True), shift=st.sampled_from((3.0, -7.0)))
-def logits_are_raw(impl: Subject, case: ModelCase, shift: float) -> None:
+def logits_are_raw(impl: JudgedImplementation, case: ModelCase, shift: float) -> None:
     """(B, T, V); a constant on the bias comes out as that constant on every logit."""
     bias = case.parameters["projection.bias"]
     before = loaded(impl, case)(**case.inputs)["logits"]
@@ -97,7 +99,7 @@ def logits_are_raw(impl: Subject, case: ModelCase, shift: float) -> None:
 
 @verifies("M5.2", effort=0.5)
 @given(case=model_cases())
-def logits_are_linear_in_the_projection(impl: Subject, case: ModelCase) -> None:
+def logits_are_linear_in_the_projection(impl: JudgedImplementation, case: ModelCase) -> None:
     """No scale and no nonlinearity: the last map is what its weights say, and double weights double it."""
     names = [n for n in ("projection.weight", "projection.bias") if n in case.parameters]
     single = loaded(impl, case)(**case.inputs)["logits"]
@@ -109,7 +111,7 @@ def logits_are_linear_in_the_projection(impl: Subject, case: ModelCase) -> None:
 
 @verifies("M5.2a", effort=0.3)
 @given(case=model_cases(tie=True))
-def tied_weights_are_one_array(impl: Subject, case: ModelCase) -> None:
+def tied_weights_are_one_array(impl: JudgedImplementation, case: ModelCase) -> None:
     """No second array, and the one is used on both sides, scaled only where it is looked up."""
     model = loaded(impl, case)
     expect("projection.weight" not in model.parameters(), "a tied model has a projection.weight of its own")
@@ -121,7 +123,7 @@ def tied_weights_are_one_array(impl: Subject, case: ModelCase) -> None:
 
 @verifies("M5.2a", effort=0.2)
 @given(case=model_cases(tie=True))
-def tied_gradients_are_the_sum_of_both_uses(impl: Subject, case: ModelCase) -> None:
+def tied_gradients_are_the_sum_of_both_uses(impl: JudgedImplementation, case: ModelCase) -> None:
     """Lookup and projection both teach the array."""
     case = sharpest(impl, case)
     cotangents = {"logits": case.cotangents()["logits"] * case.real[..., None]}
@@ -131,15 +133,15 @@ def tied_gradients_are_the_sum_of_both_uses(impl: Subject, case: ModelCase) -> N
 
 @verifies("M5.2a", effort=0.1)
 @given(case=training_cases(tie=True, steps=3))
-def tied_weights_stay_one_array(impl: Subject, case: TrainingCase) -> None:
+def tied_weights_stay_one_array(impl: JudgedImplementation, case: TrainingCase) -> None:
     """After steps, and after saving and loading, both uses are still the same numbers."""
     import tempfile
 
-    trainer, shadow = TrainerBoundary(impl, case.config, case.parameters), Shadow(case.config)
+    trainer, shadow = JudgedTrainer(impl, case.config, case.parameters), Shadow(case.config)
     for batch in case.batches:
         expect_step(trainer, shadow, [batch])
     expect_model_is_its_parameters(trainer, case)
-    again = TrainerBoundary(impl, case.config)
+    again = JudgedTrainer(impl, case.config)
     with tempfile.TemporaryDirectory() as directory:
         trainer.save(directory)
         again.load(directory)
@@ -147,7 +149,7 @@ def tied_weights_stay_one_array(impl: Subject, case: TrainingCase) -> None:
     expect_model_is_its_parameters(again, case)
 
 
-def expect_model_is_its_parameters(trainer: TrainerBoundary, case: TrainingCase) -> None:
+def expect_model_is_its_parameters(trainer: JudgedTrainer, case: TrainingCase) -> None:
     """The trained model computes what the reference computes from the parameters it shows."""
     batch = case.batches[1]
     inputs = {"source": batch["source"], "target": batch["target"][:, :-1]}
@@ -158,7 +160,7 @@ def expect_model_is_its_parameters(trainer: TrainerBoundary, case: TrainingCase)
 
 
 @verifies("M5.10a")
-def first_loss_is_near_ln_v(impl: Subject) -> None:
+def first_loss_is_near_ln_v(impl: JudgedImplementation) -> None:
     """An untrained model says that it knows nothing."""
     depth = 1 if impl.policy.one_config else 2
     config = Config(

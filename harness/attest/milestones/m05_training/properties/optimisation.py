@@ -8,8 +8,8 @@ from collections.abc import Callable
 import numpy as np
 from hypothesis import strategies as st
 
-from attest.boundary import Subject, arrays_of, fresh, guarded
-from attest.boundary.training import OptimizerBoundary, finite_number
+from attest.boundary import JudgedImplementation, arrays_of, fresh, guarded
+from attest.boundary.training import JudgedOptimizer, finite_number
 from attest.checks.arrays import expect, expect_close, expect_near, expect_same_bits
 from attest.checks.training import expect_ratio
 from attest.contract import Array, Arrays, Config, float_dtype
@@ -31,7 +31,7 @@ HUGE = (1e25, 1e20, 1e30)
 SCHEDULES = ("inverse_sqrt", "cosine")
 
 
-def schedule(impl: Subject, config: Config) -> Callable[[int], float]:
+def schedule(impl: JudgedImplementation, config: Config) -> Callable[[int], float]:
     """The rate of a step, as a checked number."""
     component = impl.build("learning_rate", config).component
 
@@ -43,7 +43,7 @@ def schedule(impl: Subject, config: Config) -> Callable[[int], float]:
     return rate
 
 
-def offered_schedules(impl: Subject) -> list[str]:
+def offered_schedules(impl: JudgedImplementation) -> list[str]:
     """One suffices; NotOffered where there is none."""
     found = []
     for name in SCHEDULES:
@@ -59,7 +59,7 @@ def offered_schedules(impl: Subject) -> list[str]:
 
 @verifies("M5.5")
 @given(case=schedule_cases())
-def rate_follows_its_formula(impl: Subject, case: ScheduleCase) -> None:
+def rate_follows_its_formula(impl: JudgedImplementation, case: ScheduleCase) -> None:
     """Exact at every step that matters, for every warm-up."""
     case = case if case.schedule in offered_schedules(impl) else case.other
     rate, formulas = schedule(impl, case.config), Formulas(case.config)
@@ -69,7 +69,7 @@ def rate_follows_its_formula(impl: Subject, case: ScheduleCase) -> None:
 
 @verifies("M5.5", effort=0.5)
 @given(case=schedule_cases())
-def rate_is_positive_and_largest_after_the_warm_up(impl: Subject, case: ScheduleCase) -> None:
+def rate_is_positive_and_largest_after_the_warm_up(impl: JudgedImplementation, case: ScheduleCase) -> None:
     """Above zero from the first step, up to the end of the warm-up, down from there."""
     case = case if case.schedule in offered_schedules(impl) else case.other
     rate = schedule(impl, case.config)
@@ -87,7 +87,7 @@ def rate_is_positive_and_largest_after_the_warm_up(impl: Subject, case: Schedule
                    f"step {later}, should {way} step {peak}")  # fmt: skip
 
 
-def clipped(impl: Subject, case: ClippingCase, gradients: Arrays) -> dict[str, Array]:
+def clipped(impl: JudgedImplementation, case: ClippingCase, gradients: Arrays) -> dict[str, Array]:
     """What clip_gradients returns."""
     component = impl.build("clip_gradients", case.config).component
     found = guarded("clip_gradients", lambda: component(gradients=gradients))
@@ -96,7 +96,7 @@ def clipped(impl: Subject, case: ClippingCase, gradients: Arrays) -> dict[str, A
 
 @verifies("M5.6a")
 @given(case=clipping_cases())
-def clipping_keeps_the_direction(impl: Subject, case: ClippingCase) -> None:
+def clipping_keeps_the_direction(impl: JudgedImplementation, case: ClippingCase) -> None:
     """One factor for all arrays, from their common norm; the arguments stay as they were."""
     given_ = fresh(case.gradients)
     expect_clipped(clipped(impl, case, given_), case)
@@ -120,14 +120,14 @@ def expect_clipped(seen: Arrays, case: ClippingCase) -> None:
 
 @verifies("M5.6c", effort=0.5)
 @given(case=clipping_cases(lengths=HUGE))
-def clipping_holds_where_squares_overflow(impl: Subject, case: ClippingCase) -> None:
+def clipping_holds_where_squares_overflow(impl: JudgedImplementation, case: ClippingCase) -> None:
     """Gradients and answer fit into float32; the squares of the gradients do not."""
     expect_clipped(clipped(impl, case, fresh(case.gradients)), case)
 
 
 @verifies("M5.6a")
 @given(case=clipping_cases(), share=st.sampled_from((0.999, 0.5, 1e-3, 0.0)))
-def short_gradients_come_back_unchanged(impl: Subject, case: ClippingCase, share: float) -> None:
+def short_gradients_come_back_unchanged(impl: JudgedImplementation, case: ClippingCase, share: float) -> None:
     """Below the limit to the bit, zeros included."""
     factor = share * case.limit / case.length if case.length else 0.0
     short = {name: (g * factor).astype(g.dtype) for name, g in case.gradients.items()}
@@ -137,15 +137,15 @@ def short_gradients_come_back_unchanged(impl: Subject, case: ClippingCase, share
         expect_same_bits(seen[name], g, f"the unclipped {name}")
 
 
-def expect_adam(impl: Subject, case: AdamCase) -> OptimizerBoundary:
+def expect_adam(impl: JudgedImplementation, case: AdamCase) -> JudgedOptimizer:
     """Follow the optimiser through the case's steps."""
     parameters = random_parameters("transformer", case.config, case.rng(1))
-    optimizer = OptimizerBoundary(impl, case.config, parameters)
+    optimizer = JudgedOptimizer(impl, case.config, parameters)
     follow(optimizer, case, parameters)
     return optimizer
 
 
-def follow(optimizer: OptimizerBoundary, case: AdamCase, parameters: Arrays) -> None:
+def follow(optimizer: JudgedOptimizer, case: AdamCase, parameters: Arrays) -> None:
     """Each step from where the optimiser stands; every number has a gradient of its own size."""
     formulas, moments, eps = Formulas(case.config), Moments(), EPSILON[case.dtype]
     before = dict(parameters)
@@ -163,14 +163,14 @@ def follow(optimizer: OptimizerBoundary, case: AdamCase, parameters: Arrays) -> 
 
 @verifies("M5.6b", effort=0.5)
 @given(case=adam_cases())
-def the_optimiser_is_adam(impl: Subject, case: AdamCase) -> None:
+def the_optimiser_is_adam(impl: JudgedImplementation, case: AdamCase) -> None:
     """Both moments corrected, epsilon outside the root, no decay."""
     expect_adam(impl, case)
 
 
 @verifies("M5.6b", effort=0.25)
 @given(case=adam_cases())
-def load_forgets_the_moments(impl: Subject, case: AdamCase) -> None:
+def load_forgets_the_moments(impl: JudgedImplementation, case: AdamCase) -> None:
     """After load the next step is a first step."""
     optimizer = expect_adam(impl, case)
     parameters = random_parameters("transformer", case.config, case.rng(2))
@@ -180,10 +180,10 @@ def load_forgets_the_moments(impl: Subject, case: AdamCase) -> None:
 
 @verifies("M5.6b", effort=0.25)
 @given(case=adam_cases())
-def a_zero_gradient_changes_nothing(impl: Subject, case: AdamCase) -> None:
+def a_zero_gradient_changes_nothing(impl: JudgedImplementation, case: AdamCase) -> None:
     """From the start, with every parameter away from zero: decay would show."""
     parameters = random_parameters("transformer", case.config, case.rng(1))
-    optimizer = OptimizerBoundary(impl, case.config, parameters)
+    optimizer = JudgedOptimizer(impl, case.config, parameters)
     zeros = {name: np.zeros_like(x, dtype=float_dtype(case.dtype)) for name, x in parameters.items()}
     for rate in case.rates[:2]:
         optimizer.step(zeros, rate)

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from attest.boundary import Subject
+from attest.boundary import JudgedImplementation
 from attest.checks.arrays import expect, expect_refused
 from attest.contract import Config
 from attest.judging.evidence import note_case
@@ -53,7 +53,7 @@ WHOLE = {"d_model": 16.0, "d_ff": 32.0, "source_vocab": 11.0, "target_vocab": 13
          "num_encoder_layers": 1.0, "num_decoder_layers": 1.0}  # fmt: skip
 
 
-def senseless(impl: Subject) -> Iterator[tuple[str, str, Any]]:
+def senseless(impl: JudgedImplementation) -> Iterator[tuple[str, str, Any]]:
     """What is built, field and value, one fault at a time."""
     for name, values in WRONG.items():
         for value in values:
@@ -66,14 +66,14 @@ def senseless(impl: Subject) -> Iterator[tuple[str, str, Any]]:
                 yield from ((operation, name, value) for value in values)
 
 
-def refusal(impl: Subject, operation: str, name: str, value: Any) -> Exception:
+def refusal(impl: JudgedImplementation, operation: str, name: str, value: Any) -> Exception:
     """What building raises; silence is the failure."""
     config = sensible(impl, operation).but(**{name: value})
     what = f"{name}={value!r}" + (f" of the {operation}" if name in TRAINING else "")
     return expect_refused(lambda: impl.raw_build(operation, config), what)
 
 
-def sensible(impl: Subject, operation: str) -> Config:
+def sensible(impl: JudgedImplementation, operation: str) -> Config:
     """With the other schedule where only that is offered."""
     config = SENSIBLE.but(dtype=impl.dtypes[0])
     other = config.but(schedule="cosine")
@@ -81,7 +81,7 @@ def sensible(impl: Subject, operation: str) -> Config:
 
 
 @verifies("M5.12")
-def senseless_configurations_are_refused(impl: Subject) -> None:
+def senseless_configurations_are_refused(impl: JudgedImplementation) -> None:
     """On construction, and not by an assert: python -O removes those."""
     impl.build("transformer", SENSIBLE.but(dtype=impl.dtypes[0]))
     for operation, name, value in senseless(impl):
@@ -102,7 +102,7 @@ def vanishes(error: Exception) -> bool:
 
 
 @verifies("M5.12a")
-def refusals_name_the_field(impl: Subject) -> None:
+def refusals_name_the_field(impl: JudgedImplementation) -> None:
     """A ValueError (TypeError for a wrong type) with the field's name and the value given."""
     for operation, name, value in senseless(impl):
         note_case(f"{name}={value!r}", name)

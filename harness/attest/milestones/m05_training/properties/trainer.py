@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from attest.boundary import Subject
-from attest.boundary.training import TrainerBoundary
+from attest.boundary import JudgedImplementation
+from attest.boundary.training import JudgedTrainer
 from attest.checks.arrays import expect, expect_same_bits
 from attest.checks.training import (
     expect_log,
@@ -25,14 +25,14 @@ from attest.outcomes import NotOffered
 from attest.reference.shadow import Shadow, evaluation_loss
 
 
-def trainer_of(impl: Subject, case: TrainingCase) -> TrainerBoundary:
+def trainer_of(impl: JudgedImplementation, case: TrainingCase) -> JudgedTrainer:
     """A fresh trainer with the case's weights."""
-    return TrainerBoundary(impl, case.config, case.parameters)
+    return JudgedTrainer(impl, case.config, case.parameters)
 
 
 @verifies("M5.6", effort=0.3)
 @given(case=training_cases(clips=("one", "one", "middle")))
-def steps_equal_the_reference(impl: Subject, case: TrainingCase) -> None:
+def steps_equal_the_reference(impl: JudgedImplementation, case: TrainingCase) -> None:
     """Loss, rate, norm and parameters of four steps over batches with norms above and below the limit."""
     trainer, shadow = trainer_of(impl, case), Shadow(case.config)
     for batch in case.batches:
@@ -41,7 +41,7 @@ def steps_equal_the_reference(impl: Subject, case: TrainingCase) -> None:
 
 @verifies("M5.6", effort=0.15)
 @given(case=training_cases(schedules=("cosine",), steps=6))
-def steps_take_the_rate_of_the_schedule(impl: Subject, case: TrainingCase) -> None:
+def steps_take_the_rate_of_the_schedule(impl: JudgedImplementation, case: TrainingCase) -> None:
     """Through the warm-up and beyond, for the other schedule too where it is offered."""
     case = case.but(warmup=2 + case.warmup % 2)
     try:
@@ -56,7 +56,7 @@ def steps_take_the_rate_of_the_schedule(impl: Subject, case: TrainingCase) -> No
 
 @verifies("M5.3b", effort=0.2)
 @given(case=training_cases(steps=5))
-def accumulated_batches_equal_one_large_batch(impl: Subject, case: TrainingCase) -> None:
+def accumulated_batches_equal_one_large_batch(impl: JudgedImplementation, case: TrainingCase) -> None:
     """Three batches, then two, of unequal sizes and lengths; clipped once."""
     trainer, shadow = trainer_of(impl, case), Shadow(case.config)
     for parts in (case.batches[:3], case.batches[3:], case.batches[1:3]):
@@ -65,7 +65,7 @@ def accumulated_batches_equal_one_large_batch(impl: Subject, case: TrainingCase)
 
 @verifies("M5.9", effort=0.3)
 @given(case=training_cases(steps=1, smoothing=(0.0,)), rows=st.integers(1, 5))
-def labels_are_the_input_shifted_by_one(impl: Subject, case: TrainingCase, rows: int) -> None:
+def labels_are_the_input_shifted_by_one(impl: JudgedImplementation, case: TrainingCase, rows: int) -> None:
     """The first loss and gradient; and with more padding they are the same."""
     batch = joined([case.batches[0], *case.but(steps=2, rows=rows).batches[1:]])
     expect_step(trainer_of(impl, case), Shadow(case.config), [batch])
@@ -74,7 +74,7 @@ def labels_are_the_input_shifted_by_one(impl: Subject, case: TrainingCase, rows:
 
 
 @verifies("M5.9")
-def the_shortest_target_asks_for_the_end(impl: Subject) -> None:
+def the_shortest_target_asks_for_the_end(impl: JudgedImplementation) -> None:
     """BOS EOS: one label, and it is EOS."""
     case = TrainingCase(steps=1, dtype=impl.dtypes[-1], clip="one").fitted(impl)
     batch = {"source": np.array([[3, 4]] * 2), "target": np.array([[BOS, EOS]] * 2)}
@@ -83,7 +83,7 @@ def the_shortest_target_asks_for_the_end(impl: Subject) -> None:
 
 
 @verifies("M5.9")
-def the_longest_target_has_one_column_more_than_max_len(impl: Subject) -> None:
+def the_longest_target_has_one_column_more_than_max_len(impl: JudgedImplementation) -> None:
     """The decoder reads all columns but the last: max_len of them."""
     case = TrainingCase(steps=1, dtype=impl.dtypes[-1], clip="one").fitted(impl)
     longest = case.config.max_len
@@ -97,7 +97,7 @@ def the_longest_target_has_one_column_more_than_max_len(impl: Subject) -> None:
 
 @verifies("M5.10", effort=0.2)
 @given(case=training_cases(smoothing=(0.0,)))
-def each_step_sees_its_own_batch_only(impl: Subject, case: TrainingCase) -> None:
+def each_step_sees_its_own_batch_only(impl: JudgedImplementation, case: TrainingCase) -> None:
     """The norm after other steps is the norm of this batch at these parameters."""
     trainer = trainer_of(impl, case)
     shadow = Shadow(case.config)
@@ -107,7 +107,7 @@ def each_step_sees_its_own_batch_only(impl: Subject, case: TrainingCase) -> None
 
 
 @verifies("M5.10")
-def training_uses_dropout_and_evaluation_does_not(impl: Subject) -> None:
+def training_uses_dropout_and_evaluation_does_not(impl: JudgedImplementation) -> None:
     """Also after evaluate; the chance that four noisy losses are all this near the quiet one is nil."""
     case = TrainingCase(dropout=0.5, warmup=400, rows=6, clip="one", dtype=impl.dtypes[0]).fitted(impl)
     trainer = trainer_of(impl, case)
@@ -124,7 +124,7 @@ def training_uses_dropout_and_evaluation_does_not(impl: Subject) -> None:
 
 
 @verifies("M5.10")
-def every_step_draws_noise_of_its_own(impl: Subject) -> None:
+def every_step_draws_noise_of_its_own(impl: JudgedImplementation) -> None:
     """At a rate of next to nothing, the losses of the same batch differ by their dropout alone."""
     case = TrainingCase(dropout=0.5, warmup=10**8, rows=6, clip="one", dtype=impl.dtypes[0]).fitted(impl)
     note_case(f"{case} the same batch four times", "dropout")
@@ -135,7 +135,7 @@ def every_step_draws_noise_of_its_own(impl: Subject) -> None:
 
 
 @verifies("M5.10")
-def evaluation_leaves_the_mode(impl: Subject) -> None:
+def evaluation_leaves_the_mode(impl: JudgedImplementation) -> None:
     """A model in train mode is in train mode afterwards, and one in eval mode in eval mode."""
     case = TrainingCase(dropout=0.5, rows=6, dtype=impl.dtypes[0]).fitted(impl)
     trainer = trainer_of(impl, case)
@@ -154,7 +154,9 @@ def evaluation_leaves_the_mode(impl: Subject) -> None:
 
 @verifies("M5.8", effort=0.2)
 @given(case=training_cases(steps=5), log_every=st.sampled_from((2, 1, 3, 5, 9)))
-def loss_and_rate_are_logged_every_n_steps(impl: Subject, case: TrainingCase, log_every: int) -> None:
+def loss_and_rate_are_logged_every_n_steps(
+    impl: JudgedImplementation, case: TrainingCase, log_every: int
+) -> None:
     """After steps N, 2N, ... and no others: that step's loss and the rate it used."""
     twin = trainer_of(impl, case)
     reports = [twin.step(batch) for batch in case.batches]
@@ -164,7 +166,7 @@ def loss_and_rate_are_logged_every_n_steps(impl: Subject, case: TrainingCase, lo
 
 @verifies("M5.8", effort=0.15)
 @given(case=training_cases(dropout=0.3, steps=5), log_every=st.sampled_from((2, 3, 4)))
-def fit_makes_the_steps_of_step(impl: Subject, case: TrainingCase, log_every: int) -> None:
+def fit_makes_the_steps_of_step(impl: JudgedImplementation, case: TrainingCase, log_every: int) -> None:
     """After a step, and after another fit: the same numbers, noise and last batches included."""
     twin, trainer = trainer_of(impl, case), trainer_of(impl, case)
     wanted = [twin.step(batch) for batch in (*case.batches, *case.batches[:4])]
@@ -177,14 +179,14 @@ def fit_makes_the_steps_of_step(impl: Subject, case: TrainingCase, log_every: in
 
 @verifies("M5.10c", effort=0.15)
 @given(case=training_cases(dropout=0.3, steps=3))
-def the_same_seed_gives_the_same_run(impl: Subject, case: TrainingCase) -> None:
+def the_same_seed_gives_the_same_run(impl: JudgedImplementation, case: TrainingCase) -> None:
     """To the bit, with dropout, and whatever other trainers do meanwhile."""
-    alone = TrainerBoundary(impl, case.config)
+    alone = JudgedTrainer(impl, case.config)
     start = whole_parameters(alone)
     wanted = [alone.step(batch) for batch in case.batches]
     one, other = (
-        TrainerBoundary(impl, case.config),
-        TrainerBoundary(impl, case.config.but(seed=case.seed + 1)),
+        JudgedTrainer(impl, case.config),
+        JudgedTrainer(impl, case.config.but(seed=case.seed + 1)),
     )
     expect_same_run(one.parameters(), start, "of a second trainer with the same seed")
     moved = any(not np.array_equal(value, start[name]) for name, value in whole_parameters(other).items())
@@ -199,7 +201,7 @@ def the_same_seed_gives_the_same_run(impl: Subject, case: TrainingCase) -> None:
 
 @verifies("M5.13", effort=0.2)
 @given(case=training_cases(dropout=0.3, smoothing=(0.1, 0.0)))
-def evaluation_is_the_loss_per_token(impl: Subject, case: TrainingCase) -> None:
+def evaluation_is_the_loss_per_token(impl: JudgedImplementation, case: TrainingCase) -> None:
     """Over all batches together, without smoothing and dropout, however they are cut."""
     trainer = trainer_of(impl, case)
     wanted = evaluation_loss(case.config, whole_parameters(trainer), case.batches)
@@ -216,7 +218,7 @@ def evaluation_is_the_loss_per_token(impl: Subject, case: TrainingCase) -> None:
 
 @verifies("M5.13", effort=0.15)
 @given(case=training_cases(dropout=0.3, steps=3))
-def evaluation_changes_nothing(impl: Subject, case: TrainingCase) -> None:
+def evaluation_changes_nothing(impl: JudgedImplementation, case: TrainingCase) -> None:
     """The next steps are the same to the bit with and without it."""
     watched, unwatched = trainer_of(impl, case), trainer_of(impl, case)
     seen, wanted = [], []

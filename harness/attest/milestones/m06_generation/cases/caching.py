@@ -13,7 +13,7 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from attest.boundary import Subject
+from attest.boundary import JudgedImplementation
 from attest.checks.arrays import expect_close
 from attest.contract import Array
 from attest.judging.evidence import current, note_case
@@ -51,10 +51,10 @@ class Session:
 class CacheRun:
     """Does what a script says and holds every step to the full pass."""
 
-    def __init__(self, subject: Subject, case: CacheCase) -> None:
-        self.case, self.factor = case.but(script=""), subject.factor("transformer")
-        self.model = case.loaded(subject, "transformer")
-        self.fewest = subject.policy.min_size  # rows a reorder leaves
+    def __init__(self, impl: JudgedImplementation, case: CacheCase) -> None:
+        self.case, self.factor = case.but(script=""), impl.factor("transformer")
+        self.model = case.loaded(impl, "transformer")
+        self.fewest = impl.policy.min_size  # rows a reorder leaves
         self.sessions: list[Session] = []
         self.words: list[str] = []
 
@@ -115,7 +115,7 @@ class CacheRun:
                 self.step(int(index), min(int(argument), self.room(int(index))))
 
 
-def machine_of(subject: Subject) -> type[RuleBasedStateMachine]:
+def machine_of(impl: JudgedImplementation) -> type[RuleBasedStateMachine]:
     """The machine whose runs are scripts for this implementation."""
 
     class CachedDecoding(RuleBasedStateMachine):
@@ -123,9 +123,9 @@ def machine_of(subject: Subject) -> type[RuleBasedStateMachine]:
 
         @initialize(case=cache_cases(scripted=False))
         def begin(self, case: CacheCase) -> None:
-            fitted = case.fitted(subject)
+            fitted = case.fitted(impl)
             note_case(str(fitted), *fitted.regimes)
-            self.run = CacheRun(subject, fitted)
+            self.run = CacheRun(impl, fitted)
             self.run.open()
 
         @precondition(lambda self: len(self.run.sessions) < MAX_SESSIONS)

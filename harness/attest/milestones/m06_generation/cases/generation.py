@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from hypothesis import strategies as st
 
-from attest.boundary import Boundary, Subject
+from attest.boundary import JudgedComponent, JudgedImplementation
 from attest.contract import Array, Config
 from attest.judging.cases import Case, dtypes, seeds
 from attest.reference.oracle import random_parameters
@@ -43,9 +43,9 @@ class ModelCase(Case):
     special: int = 0
     dropout: float = 0.3
 
-    def fitted(self, subject: Subject) -> Self:
-        case = super().fitted(subject)
-        if not subject.policy.one_config:
+    def fitted(self, impl: JudgedImplementation) -> Self:
+        case = super().fitted(impl)
+        if not impl.policy.one_config:
             return case
         return case.but(D=8, H=2, encoders=1, decoders=1, symbols=11, norm="post", special=0)
 
@@ -93,9 +93,9 @@ class ModelCase(Case):
         ids: Array = others[rng.integers(0, len(others), shape)]
         return ids
 
-    def loaded(self, subject: Subject, operation: str) -> Boundary:
+    def loaded(self, impl: JudgedImplementation, operation: str) -> JudgedComponent:
         """The component with this case's weights."""
-        component = subject.build(operation, self.config)
+        component = impl.build(operation, self.config)
         component.load(self.parameters)
         return component
 
@@ -126,9 +126,9 @@ class GenerationCase(ModelCase):
         weight = (self.gain * made["projection.weight"]).astype(bias.dtype)
         return {**made, "projection.bias": bias, "projection.weight": weight}
 
-    def teacher(self, subject: Subject) -> Teacher:
+    def teacher(self, impl: JudgedImplementation) -> Teacher:
         """Who reads what the implementation wrote, with the bounds it declares."""
-        return Teacher(self.config, self.parameters, subject.factor("generate"))
+        return Teacher(self.config, self.parameters, impl.factor("generate"))
 
     @cached_property
     def searcher(self) -> Searcher:
@@ -150,10 +150,10 @@ class BeamCase(GenerationCase):
     K: int = 1
     alpha: float = 0.6
 
-    def fitted(self, subject: Subject) -> Self:
+    def fitted(self, impl: JudgedImplementation) -> Self:
         """A beam wide enough for every output stays one."""
-        case = super().fitted(subject)
-        if not subject.policy.one_config or self.W <= NARROW:
+        case = super().fitted(impl)
+        if not impl.policy.one_config or self.W <= NARROW:
             return case
         case = case.but(symbols=2, limit=min(case.limit, 3))
         return case.but(W=(case.symbols + 3) ** case.limit, K=min(case.K, outputs(case.symbols, case.limit)))

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from attest.boundary import Subject
+from attest.boundary import JudgedImplementation
 from attest.checks.arrays import expect, expect_refused, expect_same_bits
 from attest.checks.generation import (
     Found,
@@ -32,13 +32,13 @@ from attest.milestones.m06_generation.cases.generation import (
 from attest.reference.teacher import Reading, summed
 
 
-def beam(impl: Subject, case: BeamCase, **changes: object) -> list[list[Found]]:
+def beam(impl: JudgedImplementation, case: BeamCase, **changes: object) -> list[list[Found]]:
     """The K results of each row."""
     seen = case.loaded(impl, "generate")(**case.request(**changes))
     return results_of(seen, case.config, case.B, case.K, case.limit)
 
 
-def read(impl: Subject, case: BeamCase, row: int, found: list[Found]) -> list[Reading]:
+def read(impl: JudgedImplementation, case: BeamCase, row: int, found: list[Found]) -> list[Reading]:
     """What the model says of the hypotheses of one row when it is fed them whole."""
     source = np.repeat(case.source[row : row + 1], len(found), axis=0)
     return case.teacher(impl).read(source, [tokens for tokens, _ in found])
@@ -46,7 +46,7 @@ def read(impl: Subject, case: BeamCase, row: int, found: list[Found]) -> list[Re
 
 @verifies("M6.2", effort=0.5)
 @given(case=exhaustive_cases())
-def a_wide_beam_is_exhaustive_search(impl: Subject, case: BeamCase) -> None:
+def a_wide_beam_is_exhaustive_search(impl: JudgedImplementation, case: BeamCase) -> None:
     """With V^max_len hypotheses nothing is pruned, so the results are the best of all outputs."""
     for row, found in enumerate(beam(impl, case)):
         expect_ordered(found)
@@ -57,19 +57,19 @@ def a_wide_beam_is_exhaustive_search(impl: Subject, case: BeamCase) -> None:
 
 @verifies("M6.2", effort=1.5)
 @given(case=beam_cases(min_rows=2))
-def a_narrow_beam_keeps_what_it_should(impl: Subject, case: BeamCase) -> None:
+def a_narrow_beam_keeps_what_it_should(impl: JudgedImplementation, case: BeamCase) -> None:
     """The 2W best continuations, finished among the first W, W others live on; near ties are excluded."""
     expect_searched(impl, case)
 
 
 @verifies("M6.2", effort=0.3)
 @given(case=uneven_cases())
-def a_row_that_is_done_collects_no_more(impl: Subject, case: UnevenCase) -> None:
+def a_row_that_is_done_collects_no_more(impl: JudgedImplementation, case: UnevenCase) -> None:
     """With W finished a row is closed, however long the other rows of the batch are searched."""
     expect_searched(impl, case)
 
 
-def expect_searched(impl: Subject, case: BeamCase) -> None:
+def expect_searched(impl: JudgedImplementation, case: BeamCase) -> None:
     """Row by row what the slow search finds for the row alone, where no candidates are nearly tied."""
     for row, found in enumerate(beam(impl, case)):
         expect_ordered(found)
@@ -81,7 +81,7 @@ def expect_searched(impl: Subject, case: BeamCase) -> None:
 
 @verifies("M6.2", effort=0.3)
 @given(case=beam_cases())
-def width_one_is_greedy(impl: Subject, case: BeamCase) -> None:
+def width_one_is_greedy(impl: JudgedImplementation, case: BeamCase) -> None:
     """Each token of a beam of one has the largest logit."""
     case = case.but(W=1, K=1)
     for row, found in enumerate(beam(impl, case)):
@@ -89,7 +89,7 @@ def width_one_is_greedy(impl: Subject, case: BeamCase) -> None:
 
 
 @verifies("M6.2")
-def four_wide_by_default(impl: Subject) -> None:
+def four_wide_by_default(impl: JudgedImplementation) -> None:
     """Without a width four results can be had and five cannot; alpha is 0.6 and the method beam."""
     case = BeamCase(B=2, S=3, symbols=11, limit=5, W=4, K=4, seed=3, dtype=impl.dtypes[0]).fitted(impl)
     note_case(str(case), "defaults")
@@ -106,7 +106,7 @@ def four_wide_by_default(impl: Subject) -> None:
 
 @verifies("M6.2a")
 @given(case=beam_cases(min_rows=2))
-def every_score_is_that_of_its_tokens(impl: Subject, case: BeamCase) -> None:
+def every_score_is_that_of_its_tokens(impl: JudgedImplementation, case: BeamCase) -> None:
     """The implementation's own model, fed each hypothesis whole, gives its score."""
     model = case.loaded(impl, "transformer")
     for row, found in enumerate(beam(impl, case)):
@@ -122,7 +122,7 @@ def every_score_is_that_of_its_tokens(impl: Subject, case: BeamCase) -> None:
         expect_scores(found, said, case.alpha)
 
 
-def no_smaller(fed: Array, impl: Subject, case: BeamCase) -> Array:
+def no_smaller(fed: Array, impl: JudgedImplementation, case: BeamCase) -> Array:
     """The targets (K, L), with rows and padding added up to the least size of a shape policy."""
     rows, length = (max(0, impl.policy.min_size - n) for n in fed.shape)
     wide = np.pad(fed, ((0, 0), (0, length)), constant_values=case.config.pad_id)
@@ -137,7 +137,7 @@ def logits_of(seen: dict[str, Array]) -> Array:
 
 @verifies("M6.8", effort=0.5)
 @given(case=beam_cases())
-def the_score_follows_its_formula(impl: Subject, case: BeamCase) -> None:
+def the_score_follows_its_formula(impl: JudgedImplementation, case: BeamCase) -> None:
     """log-probability / ((5 + n) / 6)^alpha for every alpha, and 0.6 is the default."""
     component = case.loaded(impl, "generate")
     for alpha in (*ALPHAS, None):
@@ -151,7 +151,7 @@ def the_score_follows_its_formula(impl: Subject, case: BeamCase) -> None:
 
 @verifies("M6.8", effort=0.5)
 @given(case=exhaustive_cases(alphas=ALPHAS))
-def a_larger_alpha_never_favours_the_shorter(impl: Subject, case: BeamCase) -> None:
+def a_larger_alpha_never_favours_the_shorter(impl: JudgedImplementation, case: BeamCase) -> None:
     """If the longer of two outputs is preferred at one alpha, it is preferred at every larger one."""
     case = case.but(K=outputs(case.symbols, case.limit))
     lower, higher = beam(impl, case), beam(impl, case.but(alpha=case.alpha + 1.0))
@@ -169,7 +169,7 @@ def a_larger_alpha_never_favours_the_shorter(impl: Subject, case: BeamCase) -> N
 
 @verifies("M6.8", effort=0.5)
 @given(case=exhaustive_cases(alphas=(0.0,)))
-def alpha_zero_ranks_by_log_probability(impl: Subject, case: BeamCase) -> None:
+def alpha_zero_ranks_by_log_probability(impl: JudgedImplementation, case: BeamCase) -> None:
     """The best K by what the model gives them, whatever their length."""
     for row, found in enumerate(beam(impl, case)):
         readings = read(impl, case, row, found)

@@ -8,8 +8,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from attest.boundary import Boundary, Subject
-from attest.boundary.training import TrainerBoundary
+from attest.boundary import JudgedComponent, JudgedImplementation
+from attest.boundary.training import JudgedTrainer
 from attest.checks.arrays import expect, expect_close, expect_refused
 from attest.checks.cost import Workload, step_flops, step_seconds
 from attest.judging.evidence import note_case
@@ -24,21 +24,21 @@ SHORT, LONG = 50, 400
 
 @verifies("M6.3")
 @stateful(steps=8, replay="a_script_of_steps_equals_the_full_pass")
-def a_cached_step_equals_the_full_pass(impl: Subject) -> Any:
+def a_cached_step_equals_the_full_pass(impl: JudgedImplementation) -> Any:
     """A cached step gives the full pass's logits, whatever was started, stepped and reordered before."""
     return machine_of(impl)
 
 
 @verifies("M6.3", effort=0.5)
 @given(case=cache_cases())
-def a_script_of_steps_equals_the_full_pass(impl: Subject, case: CacheCase) -> None:
+def a_script_of_steps_equals_the_full_pass(impl: JudgedImplementation, case: CacheCase) -> None:
     """A cached step gives the full pass's logits after steps of any sizes, reorders and other starts."""
     CacheRun(impl, case).play(case.script)
 
 
 @verifies("M6.3", effort=0.3)
 @given(case=cache_cases(scripted=False))
-def a_start_follows_the_parameters(impl: Subject, case: CacheCase) -> None:
+def a_start_follows_the_parameters(impl: JudgedImplementation, case: CacheCase) -> None:
     """The same source is started again after a load, and read with what was loaded."""
     model = case.loaded(impl, "transformer")
     expect_cached(model, case)
@@ -48,12 +48,12 @@ def a_start_follows_the_parameters(impl: Subject, case: CacheCase) -> None:
 
 @verifies("M6.3", effort=0.2)
 @given(case=cache_cases(scripted=False))
-def a_start_follows_training(impl: Subject, case: CacheCase) -> None:
+def a_start_follows_training(impl: JudgedImplementation, case: CacheCase) -> None:
     """The same source is started again after steps of the trainer, which may change weights in place."""
     config = case.config.but(dropout=0.0, warmup=1)
     if impl.policy.one_config or not takes(impl, "trainer", config):
         return  # under such a policy training would cost graphs of its own
-    trainer = TrainerBoundary(impl, config, case.parameters)
+    trainer = JudgedTrainer(impl, config, case.parameters)
     expect_cached(trainer.model, case)
     for turn in range(2):
         target = case.tokens(turn, case.B, 5)
@@ -62,7 +62,7 @@ def a_start_follows_training(impl: Subject, case: CacheCase) -> None:
         expect_cached(trainer.model, case)
 
 
-def expect_cached(model: Boundary, case: CacheCase) -> None:
+def expect_cached(model: JudgedComponent, case: CacheCase) -> None:
     """Start and step give what the full pass gives with the parameters of the moment."""
     inputs = {"source": case.source, "target": case.tokens(0, case.B, 3)}
     wanted = expected("transformer", case.config, model.parameters(), inputs)["logits"]
@@ -73,7 +73,9 @@ def expect_cached(model: Boundary, case: CacheCase) -> None:
 
 @verifies("M6.3", effort=0.3)
 @given(case=cache_cases(), first=st.integers(1, ROOM - 1), over=st.sampled_from((1, 1, 3)))
-def no_step_beyond_the_last_position(impl: Subject, case: CacheCase, first: int, over: int) -> None:
+def no_step_beyond_the_last_position(
+    impl: JudgedImplementation, case: CacheCase, first: int, over: int
+) -> None:
     """max_len tokens fit; what would go beyond is refused, in one step or after many."""
     for before in ((ROOM,), (first, ROOM - first), (first,), ()):
         run = CacheRun(impl, case)
@@ -89,7 +91,7 @@ def no_step_beyond_the_last_position(impl: Subject, case: CacheCase, first: int,
 
 
 @verifies("M6.4")
-def a_step_works_on_the_new_token_only(impl: Subject) -> None:
+def a_step_works_on_the_new_token_only(impl: JudgedImplementation) -> None:
     """Counted in floating-point operations where torch computes, by growth of time elsewhere."""
     work = Workload(dtype=impl.dtypes[0])
     seen, needed = step_flops(impl, work, LONG), work.flops_of_a_step

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from attest.boundary import Boundary, Subject, quiet
+from attest.boundary import JudgedComponent, JudgedImplementation, quiet
 from attest.checks.arrays import expect, expect_refused, expect_refused_by_name, expect_same_bits
 from attest.checks.generation import (
     Found,
@@ -35,7 +35,7 @@ from attest.outcomes import NotOffered
 from attest.reference.search import Result
 
 
-def greedy(component: Boundary, case: GenerationCase, **changes: Any) -> list[Found]:
+def greedy(component: JudgedComponent, case: GenerationCase, **changes: Any) -> list[Found]:
     """The one result of each row."""
     request = case.request(**changes)
     rows = len(request["source"])
@@ -45,7 +45,7 @@ def greedy(component: Boundary, case: GenerationCase, **changes: Any) -> list[Fo
 
 @verifies("M6.1")
 @given(case=generation_cases())
-def greedy_takes_the_likeliest_token(impl: Subject, case: GenerationCase) -> None:
+def greedy_takes_the_likeliest_token(impl: JudgedImplementation, case: GenerationCase) -> None:
     """Each token has the largest logit given the tokens before it; rows end on their own."""
     found = greedy(case.loaded(impl, "generate"), case)
     readings = case.teacher(impl).read(case.source, [tokens for tokens, _ in found])
@@ -56,7 +56,7 @@ def greedy_takes_the_likeliest_token(impl: Subject, case: GenerationCase) -> Non
 
 @verifies("M6.1", effort=0.5)
 @given(case=generation_cases(min_limit=2))
-def of_equal_logits_the_lowest_id_wins(impl: Subject, case: GenerationCase) -> None:
+def of_equal_logits_the_lowest_id_wins(impl: JudgedImplementation, case: GenerationCase) -> None:
     """With a projection of zeros the logits are the bias, to the bit."""
     c = case.config
     real = [i for i in range(c.target_vocab) if i not in (c.pad_id, c.bos_id)]
@@ -73,7 +73,7 @@ def of_equal_logits_the_lowest_id_wins(impl: Subject, case: GenerationCase) -> N
         )
 
 
-def row_alone(impl: Subject, case: GenerationCase, row: int, extra: int = 0) -> Array:
+def row_alone(impl: JudgedImplementation, case: GenerationCase, row: int, extra: int = 0) -> Array:
     """One row of the source without its padding, or with some more of it; as long as a shape policy asks."""
     ids = case.source[row : row + 1]
     ids = ids[:, ids[0] != case.config.pad_id]
@@ -83,7 +83,7 @@ def row_alone(impl: Subject, case: GenerationCase, row: int, extra: int = 0) -> 
 
 @verifies("M6.9", effort=0.5)
 @given(case=generation_cases(min_rows=2))
-def a_row_does_not_depend_on_its_neighbours(impl: Subject, case: GenerationCase) -> None:
+def a_row_does_not_depend_on_its_neighbours(impl: JudgedImplementation, case: GenerationCase) -> None:
     """Greedy gives for each row what it gives for the row alone, however much padding is added."""
     component = case.loaded(impl, "generate")
     together = greedy(component, case)
@@ -99,7 +99,7 @@ def a_row_does_not_depend_on_its_neighbours(impl: Subject, case: GenerationCase)
 
 @verifies("M6.9", effort=0.5)
 @given(case=st.one_of(beam_cases(min_rows=2), uneven_cases()))
-def a_beam_does_not_depend_on_its_neighbours(impl: Subject, case: BeamCase) -> None:
+def a_beam_does_not_depend_on_its_neighbours(impl: JudgedImplementation, case: BeamCase) -> None:
     """Hypotheses and scores of a row are those of the row alone, unless two candidates are nearly tied."""
     component = case.loaded(impl, "generate")
     together = results_of(component(**case.request()), case.config, case.B, case.K, case.limit)
@@ -116,7 +116,7 @@ def a_beam_does_not_depend_on_its_neighbours(impl: Subject, case: BeamCase) -> N
 
 @verifies("M6.9", effort=0.3)
 @given(case=generation_cases())
-def a_call_does_not_depend_on_the_one_before(impl: Subject, case: GenerationCase) -> None:
+def a_call_does_not_depend_on_the_one_before(impl: JudgedImplementation, case: GenerationCase) -> None:
     """The second call equals the first, also after one with more rows, a longer source and more tokens."""
     component = case.loaded(impl, "generate")
     longer = np.concatenate([case.another_source(1, ROOM)] * 2)
@@ -131,7 +131,7 @@ def a_call_does_not_depend_on_the_one_before(impl: Subject, case: GenerationCase
 
 @verifies("M6.6", "M6.9", effort=0.3)
 @given(case=generation_cases(min_limit=2))
-def an_answer_follows_the_parameters(impl: Subject, case: GenerationCase) -> None:
+def an_answer_follows_the_parameters(impl: JudgedImplementation, case: GenerationCase) -> None:
     """Asked again after a load, the same source is answered with what was loaded."""
     component = case.loaded(impl, "generate")
     greedy(component, case)
@@ -155,7 +155,9 @@ def training_flag(component: Any) -> bool | None:
 
 @verifies("M6.9", effort=0.3)
 @given(case=generation_cases())
-def generation_is_in_eval_mode_and_leaves_the_mode_alone(impl: Subject, case: GenerationCase) -> None:
+def generation_is_in_eval_mode_and_leaves_the_mode_alone(
+    impl: JudgedImplementation, case: GenerationCase
+) -> None:
     """In train mode the answer is that of eval mode; afterwards the training flag is as it was."""
     component = case.loaded(impl, "generate")
     wanted = component(**case.request())
@@ -173,7 +175,7 @@ def generation_is_in_eval_mode_and_leaves_the_mode_alone(impl: Subject, case: Ge
 
 @verifies("M6.9a", effort=0.5)
 @given(case=generation_cases())
-def left_padding_changes_nothing(impl: Subject, case: GenerationCase) -> None:
+def left_padding_changes_nothing(impl: JudgedImplementation, case: GenerationCase) -> None:
     """A source padded on the left gives the tokens and score of the source alone."""
     component = case.loaded(impl, "generate")
     for row in range(case.B):
@@ -187,7 +189,7 @@ def left_padding_changes_nothing(impl: Subject, case: GenerationCase) -> None:
             expect_best([(tokens, score)], [Result(tokens, 0.0, alone[1])], 2 * reading.error)
 
 
-def greedy_unless_refused(component: Boundary, case: GenerationCase, source: Array) -> Found:
+def greedy_unless_refused(component: JudgedComponent, case: GenerationCase, source: Array) -> Found:
     """Left padding may be refused; then the criterion is not offered."""
     try:
         with quiet():
@@ -230,7 +232,7 @@ def nonsense() -> dict[str, tuple[dict[str, Any], tuple[str, ...]]]:
     }
 
 
-def nonsensical_calls(impl: Subject) -> list[tuple[str, Any, tuple[str, ...]]]:
+def nonsensical_calls(impl: JudgedImplementation) -> list[tuple[str, Any, tuple[str, ...]]]:
     """What is asked, the call, the words."""
     case = GenerationCase(S=2, symbols=11, limit=3, dtype=impl.dtypes[0]).fitted(impl)
     component = case.loaded(impl, "generate")
@@ -243,7 +245,7 @@ def nonsensical_calls(impl: Subject) -> list[tuple[str, Any, tuple[str, ...]]]:
 
 
 @verifies("M6.10")
-def nonsense_is_refused(impl: Subject) -> None:
+def nonsense_is_refused(impl: JudgedImplementation) -> None:
     """An exception before any output."""
     for what, call, _ in nonsensical_calls(impl):
         note_case(what, "refusal")
@@ -251,7 +253,7 @@ def nonsense_is_refused(impl: Subject) -> None:
 
 
 @verifies("M6.10a")
-def refusals_name_argument_and_value(impl: Subject) -> None:
+def refusals_name_argument_and_value(impl: JudgedImplementation) -> None:
     """A ValueError with the name of the argument and what was given."""
     for what, call, words in nonsensical_calls(impl):
         note_case(what, "refusal")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from attest.boundary import Boundary, Subject
+from attest.boundary import JudgedComponent, JudgedImplementation
 from attest.checks.arrays import (
     expect,
     expect_close,
@@ -40,7 +40,7 @@ SETTINGS: tuple[dict[str, Any], ...] = (
 
 @verifies("M6.7")
 @given(case=logits_cases())
-def temperature_divides_the_logits(impl: Subject, case: LogitsCase) -> None:
+def temperature_divides_the_logits(impl: JudgedImplementation, case: LogitsCase) -> None:
     """softmax(logits / temperature), below and above 1, at every scale."""
     seen = impl.call("next_token_distribution", *case.arguments)
     expect_close(seen, case.expected, "probabilities", factor=impl.factor("next_token_distribution"))
@@ -48,7 +48,7 @@ def temperature_divides_the_logits(impl: Subject, case: LogitsCase) -> None:
 
 @verifies("M6.7", effort=0.5)
 @given(case=logits_cases(kinds=("close",), temperatures=COLD))
-def a_low_temperature_is_not_zero(impl: Subject, case: LogitsCase) -> None:
+def a_low_temperature_is_not_zero(impl: JudgedImplementation, case: LogitsCase) -> None:
     """Down to 1e-6 the logits are divided: those as close as the temperature share the probability."""
     seen = impl.call("next_token_distribution", *case.arguments)
     expect_close(seen, case.expected, "probabilities", factor=impl.factor("next_token_distribution"))
@@ -56,7 +56,7 @@ def a_low_temperature_is_not_zero(impl: Subject, case: LogitsCase) -> None:
 
 @verifies("M6.7")
 @given(case=logits_cases(), cold=st.sampled_from((0.0, 1e-30, 1e-7, 1e-300)), tied=st.booleans())
-def zero_temperature_is_greedy(impl: Subject, case: LogitsCase, cold: float, tied: bool) -> None:
+def zero_temperature_is_greedy(impl: JudgedImplementation, case: LogitsCase, cold: float, tied: bool) -> None:
     """1 on the argmax, on the lowest id among equals, and 0 elsewhere."""
     logits = case.logits.copy()
     if tied:
@@ -70,7 +70,9 @@ def zero_temperature_is_greedy(impl: Subject, case: LogitsCase, cold: float, tie
 
 @verifies("M6.7", effort=0.3)
 @given(case=generation_cases(), cold=st.sampled_from((0.0, 1e-30)))
-def drawing_at_zero_temperature_is_greedy(impl: Subject, case: GenerationCase, cold: float) -> None:
+def drawing_at_zero_temperature_is_greedy(
+    impl: JudgedImplementation, case: GenerationCase, cold: float
+) -> None:
     """Where the implementation generates, method sample at temperature 0 writes what greedy writes."""
     if impl.offers("generate"):
         component = case.loaded(impl, "generate")
@@ -81,14 +83,14 @@ def drawing_at_zero_temperature_is_greedy(impl: Subject, case: GenerationCase, c
 
 @verifies("M6.7a", effort=0.5)
 @given(case=logits_cases(kinds=("unit",)))
-def the_right_tokens_are_kept(impl: Subject, case: LogitsCase) -> None:
+def the_right_tokens_are_kept(impl: JudgedImplementation, case: LogitsCase) -> None:
     """The k likeliest, then the smallest set that reaches p, for every combination of a few."""
     for one in case.grid():
         current().case = print_drawn({"case": one})
         expect_kept(impl, one)
 
 
-def expect_kept(impl: Subject, case: LogitsCase) -> None:
+def expect_kept(impl: JudgedImplementation, case: LogitsCase) -> None:
     """Renormalised, the rest exactly zero."""
     seen = impl.call("next_token_distribution", *case.arguments)
     wanted = case.expected
@@ -100,7 +102,7 @@ def expect_kept(impl: Subject, case: LogitsCase) -> None:
 
 @verifies("M6.7a")
 @given(case=logits_cases(kinds=("unit",)), peak=st.sampled_from((3.0, 30.0)))
-def the_likeliest_token_is_always_kept(impl: Subject, case: LogitsCase, peak: float) -> None:
+def the_likeliest_token_is_always_kept(impl: JudgedImplementation, case: LogitsCase, peak: float) -> None:
     """One token likelier than p leaves that one; p = 1 keeps all of them."""
     logits = case.logits.copy()
     best = logits.argmax(-1)
@@ -114,7 +116,7 @@ def the_likeliest_token_is_always_kept(impl: Subject, case: LogitsCase, peak: fl
     expect_same_bits(alone, wanted, "a probability at top_k=1")
 
 
-def fixed_odds(impl: Subject) -> tuple[Boundary, GenerationCase, Array]:
+def fixed_odds(impl: JudgedImplementation) -> tuple[JudgedComponent, GenerationCase, Array]:
     """A model that gives the same probabilities at every step: its projection is zero but for the bias."""
     case = GenerationCase(S=2, symbols=11, limit=2, dtype=impl.dtypes[0]).fitted(impl)
     logits = np.full(case.config.target_vocab, -1e4)
@@ -127,7 +129,7 @@ def fixed_odds(impl: Subject) -> tuple[Boundary, GenerationCase, Array]:
 
 
 @verifies("M6.7a")
-def draws_follow_the_distribution(impl: Subject) -> None:
+def draws_follow_the_distribution(impl: JudgedImplementation) -> None:
     """Token by token, step by step, and one step tells nothing of the next."""
     if not impl.offers("generate"):
         return
@@ -171,7 +173,7 @@ def expect_count(count: int, p: float, what: str) -> None:
 
 @verifies("M6.7a", effort=0.3)
 @given(case=generation_cases())
-def draws_repeat_with_their_seed(impl: Subject, case: GenerationCase) -> None:
+def draws_repeat_with_their_seed(impl: JudgedImplementation, case: GenerationCase) -> None:
     """The same seed draws the same tokens; top_k = 1 is greedy whatever the seed."""
     if not impl.offers("generate"):
         return
@@ -187,7 +189,7 @@ def draws_repeat_with_their_seed(impl: Subject, case: GenerationCase) -> None:
 
 
 @verifies("M6.7a")
-def seeds_differ(impl: Subject) -> None:
+def seeds_differ(impl: JudgedImplementation) -> None:
     """Two seeds do not draw the same tokens."""
     if not impl.offers("generate"):
         return

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from attest.boundary import Boundary, Subject
+from attest.boundary import JudgedComponent, JudgedImplementation
 from attest.checks.arrays import expect
 from attest.checks.cost import Workload, generation_seconds, loaded, loop_seconds
 from attest.checks.generation import results_of
@@ -25,7 +25,7 @@ SHOWN: Ids = (6, 4, 7, 4, 8, 12, 5, 9)
 LENGTHS = (5, 10, 20, 40, 60, 80, 100)
 
 
-def speed(impl: Subject) -> tuple[Workload, Boundary, Boundary]:
+def speed(impl: JudgedImplementation) -> tuple[Workload, JudgedComponent, JudgedComponent]:
     """The stated sizes, the generator and the model, both called once so that they are warm."""
     work = Workload(B=4, S=32, layers=4, max_len=128, dtype=impl.dtypes[0])
     generate, model = loaded(impl, "generate", work), loaded(impl, "transformer", work)
@@ -36,7 +36,7 @@ def speed(impl: Subject) -> tuple[Workload, Boundary, Boundary]:
 
 
 def pair_of_runs(
-    generate: Boundary, model: Boundary, work: Workload, tokens: int, wanted: float
+    generate: JudgedComponent, model: JudgedComponent, work: Workload, tokens: int, wanted: float
 ) -> tuple[float, float]:
     """Seconds with the cache and without; the loop stops as soon as it has taken `wanted` times as long."""
     cached, written = generation_seconds(generate, work, tokens)
@@ -59,7 +59,7 @@ def expect_faster(run: Callable[[], tuple[float, float]], wanted: float, tokens:
 
 
 @verifies("M6.5", trains=True)
-def the_cache_makes_generation_twice_as_fast(impl: Subject) -> None:
+def the_cache_makes_generation_twice_as_fast(impl: JudgedImplementation) -> None:
     """A first look at 10 tokens, then the 100 that are asked for."""
     work, generate, model = speed(impl)
     for tokens, wanted in ((10, 1.3), (work.tokens, 2.0)):
@@ -68,7 +68,7 @@ def the_cache_makes_generation_twice_as_fast(impl: Subject) -> None:
 
 
 @verifies("M6.5", only=("standard", "deep"), trains=True)
-def seconds_over_length(impl: Subject) -> None:
+def seconds_over_length(impl: JudgedImplementation) -> None:
     """For the report: what generating so many tokens takes, with the cache and without."""
     work, generate, model = speed(impl)
     note_case(f"{work.tokens} tokens, {work}", "curve")
@@ -83,7 +83,7 @@ def seconds_over_length(impl: Subject) -> None:
 
 
 @verifies("M6.6", trains=True)
-def new_inputs_are_answered(impl: Subject) -> None:
+def new_inputs_are_answered(impl: JudgedImplementation) -> None:
     """Whole sequences with their EOS, none of which was trained on."""
     model, task = trained(impl, TASK), Task(TASK)
     asked = task.held_out(HELD_OUT, split="test")
@@ -102,7 +102,7 @@ def new_inputs_are_answered(impl: Subject) -> None:
     )
 
 
-def answers(impl: Subject, model: Trained, source: Array) -> list[Ids]:
+def answers(impl: JudgedImplementation, model: Trained, source: Array) -> list[Ids]:
     """What greedy generation writes for each source."""
     generate = impl.build("generate", model.config)
     generate.load(model.parameters)

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from attest.boundary import Subject, arrays_of, fresh, guarded
-from attest.boundary.training import OptimizerBoundary, TrainerBoundary
+from attest.boundary import JudgedImplementation, arrays_of, fresh, guarded
+from attest.boundary.training import JudgedOptimizer, JudgedTrainer
 from attest.checks.arrays import expect_same_bits
-from attest.checks.side_effects import expect_no_trace, overwritten, undisturbed
+from attest.checks.side_effects import expect_no_side_effects, overwritten, undisturbed
 from attest.checks.training import expect_same_run
 from attest.contract import Array, Arrays
 from attest.judging.property import given, verifies
@@ -25,13 +25,13 @@ from attest.reference.oracle import random_parameters
 
 @verifies("M5.14", effort=0.2)
 @given(case=model_cases())
-def the_model_leaves_no_trace(impl: Subject, case: ModelCase) -> None:
+def the_model_leaves_no_trace(impl: JudgedImplementation, case: ModelCase) -> None:
     """Ids are unchanged, loaded weights are copied in, and shown parameters are copies."""
     model = impl.build("transformer", case.config)
     loaded = fresh(case.parameters)
     guarded("transformer.load", lambda: model.component.load(loaded))
     before = model(**case.inputs)["logits"]
-    expect_no_trace(model, case.inputs)
+    expect_no_side_effects(model, case.inputs)
     overwritten(loaded)
     expect_same_bits(
         model(**case.inputs)["logits"], before, "logits after the loaded arrays were overwritten"
@@ -42,22 +42,22 @@ def the_model_leaves_no_trace(impl: Subject, case: ModelCase) -> None:
 
 @verifies("M5.14", effort=0.2)
 @given(case=loss_cases())
-def the_loss_leaves_no_trace(impl: Subject, case: LossCase) -> None:
+def the_loss_leaves_no_trace(impl: JudgedImplementation, case: LossCase) -> None:
     """Logits and labels are unchanged, and a second call gives the same."""
     if impl.offers("loss"):
         component = impl.build("loss", case.config)
         component(**case.inputs)
-        expect_no_trace(component, case.inputs)
+        expect_no_side_effects(component, case.inputs)
 
 
 @verifies("M5.14", effort=0.2)
 @given(case=adam_cases())
-def the_optimiser_leaves_no_trace(impl: Subject, case: AdamCase) -> None:
+def the_optimiser_leaves_no_trace(impl: JudgedImplementation, case: AdamCase) -> None:
     """Its arrays are its own: steps change none that it was given or has shown, nor the other way round."""
     if not impl.offers("optimizer"):
         return
     start = random_parameters("transformer", case.config, case.rng(1))
-    twin, optimizer = (OptimizerBoundary(impl, case.config, start) for _ in range(2))
+    twin, optimizer = (JudgedOptimizer(impl, case.config, start) for _ in range(2))
     loaded = fresh(start)
     guarded("optimizer.load", lambda: optimizer.optimizer.load(loaded))
     for step, rate in enumerate(case.rates[:3]):
@@ -78,11 +78,11 @@ def the_optimiser_leaves_no_trace(impl: Subject, case: AdamCase) -> None:
 
 @verifies("M5.14", effort=0.2)
 @given(case=training_cases(dropout=0.3, steps=3))
-def the_trainer_leaves_no_trace(impl: Subject, case: TrainingCase) -> None:
+def the_trainer_leaves_no_trace(impl: JudgedImplementation, case: TrainingCase) -> None:
     """Batches, copies of the parameters, the global random state and flags are as before."""
     if not impl.offers("trainer"):
         return
-    trainer = TrainerBoundary(impl, case.config, case.parameters)
+    trainer = JudgedTrainer(impl, case.config, case.parameters)
     trainer.step(case.batches[0])
     for name, use in uses(trainer.trainer).items():
         expect_no_trace_of_training(trainer, f"trainer.{name}", use, case.batches)
@@ -104,7 +104,7 @@ def uses(trainer: Any) -> dict[str, Callable[[list[Any]], Any]]:
 
 
 def expect_no_trace_of_training(
-    trainer: TrainerBoundary, label: str, use: Callable[[list[Any]], Any], batches: Sequence[Arrays]
+    trainer: JudgedTrainer, label: str, use: Callable[[list[Any]], Any], batches: Sequence[Arrays]
 ) -> None:
     """One use of the trainer; what it does not offer leaves no trace either."""
     if not callable(getattr(trainer.trainer, label.removeprefix("trainer."), None)):

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from attest.boundary import Boundary, Subject, aligned, array_of, guarded
+from attest.boundary import JudgedComponent, JudgedImplementation, aligned, array_of, guarded
 from attest.checks.arrays import expect, expect_same_bits
-from attest.checks.side_effects import expect_no_trace, undisturbed, world
+from attest.checks.side_effects import expect_no_side_effects, global_state, undisturbed
 from attest.contract import Array
 from attest.judging.evidence import note_case
 from attest.judging.property import given, verifies
@@ -25,14 +25,14 @@ Kept = list[tuple[str, Array, Array]]  # what it is, the caller's own array, and
 
 @verifies("M6.11", effort=0.2)
 @given(case=generation_cases(min_rows=2))
-def generation_leaves_no_trace(impl: Subject, case: GenerationCase) -> None:
+def generation_leaves_no_trace(impl: JudgedImplementation, case: GenerationCase) -> None:
     """The source, the random state, the flags and the answers given before are as they were."""
     for method in ("greedy", "beam", "sample"):
-        expect_no_trace(case.loaded(impl, "generate"), case.request(method=method))
+        expect_no_side_effects(case.loaded(impl, "generate"), case.request(method=method))
 
 
 @verifies("M6.11")
-def a_refusal_leaves_no_trace(impl: Subject) -> None:
+def a_refusal_leaves_no_trace(impl: JudgedImplementation) -> None:
     """The training mode, the random state and the next answer are as if nothing had been asked."""
     case = GenerationCase(S=2, symbols=11, limit=3, dtype=impl.dtypes[0]).fitted(impl)
     component = case.loaded(impl, "generate")
@@ -46,20 +46,20 @@ def a_refusal_leaves_no_trace(impl: Subject) -> None:
         expect_same_bits(seen[name], wanted[name], f"{name} after requests that were refused")
 
 
-def expect_mode_kept(component: Boundary, request: dict[str, Any], what: str, seed: int) -> None:
+def expect_mode_kept(component: JudgedComponent, request: dict[str, Any], what: str, seed: int) -> None:
     """Asked in train mode. Whether it is refused is for another criterion to say."""
     component.train(seed)
-    before, flag = world(), training_flag(component.component)
+    before, flag = global_state(), training_flag(component.component)
     component.accepted(**request)
     now = training_flag(component.component)
     expect(now == flag, f"training was {flag} before a request for {what} and {now} after it")
-    changed = sorted(name for name, value in world().items() if value != before[name])
+    changed = sorted(name for name, value in global_state().items() if value != before[name])
     expect(not changed, f"a request for {what} changed {', '.join(changed)}")
 
 
 @verifies("M6.11", effort=0.3)
 @given(case=cache_cases(scripted=False))
-def steps_leave_no_trace(impl: Subject, case: CacheCase) -> None:
+def steps_leave_no_trace(impl: JudgedImplementation, case: CacheCase) -> None:
     """Logits kept from a step outlast the steps, the reorder and the start that follow."""
     if not impl.offers("transformer"):
         return
@@ -84,13 +84,13 @@ def hold(what: str, array: Array, kept: Kept) -> Array:
     return array
 
 
-def started(model: Boundary, source: Array, kept: Kept) -> Any:
+def started(model: JudgedComponent, source: Array, kept: Kept) -> Any:
     """The state of the bare component."""
     given_ = hold("the source given to start", aligned(source), kept)
     return undisturbed("transformer.start", lambda: model.component.start(given_))
 
 
-def stepped(model: Boundary, state: Any, tokens: Array, kept: Kept) -> Any:
+def stepped(model: JudgedComponent, state: Any, tokens: Array, kept: Kept) -> Any:
     """The next state; the logits are held as they came."""
     given_ = hold("the tokens given to a step", aligned(tokens), kept)
     pair = undisturbed("transformer.step", lambda: model.component.step(state, given_))
@@ -102,7 +102,7 @@ def stepped(model: Boundary, state: Any, tokens: Array, kept: Kept) -> Any:
 
 @verifies("M6.11", effort=0.5)
 @given(case=logits_cases(kinds=("unit",)))
-def the_distribution_leaves_no_trace(impl: Subject, case: LogitsCase) -> None:
+def the_distribution_leaves_no_trace(impl: JudgedImplementation, case: LogitsCase) -> None:
     """The logits given and the probabilities returned before are as they were, with and without limits."""
     if not impl.offers("next_token_distribution"):
         return
