@@ -1,48 +1,70 @@
-"""The Transformer in numpy alone, each gradient written out beside what it is the gradient of."""
+"""The Transformer in numpy alone, each gradient written out beside what it is the gradient of.
+
+Read it in this order: layers, attention, multi_head, norm, feed_forward, embedding, blocks, model; then loss,
+optimisation and training; then decoding, generation and beam. The modules with `operations` in their name
+only check arguments and speak to the outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
 
 import numpy as np
 import pluggy
 
-from . import attention, model, operations, training
+from attest.contract import Config
+
+from . import masks, operations, sampling, stack_operations, training
 from .arguments import DTYPES, compute_dtype
+from .layers import DType, Random
+from .model_operations import GeneratorOperation, TransformerOperation
+from .optimisation import ClipGradients, LearningRate
+
+C = TypeVar("C")
 
 
-def builder(component):
+def builder(component: Callable[[Config, DType, Random], C]) -> Callable[[Config], C]:
     """config -> component, its initial parameters drawn from the config's seed."""
 
-    def build(config):
+    def build(config: Config) -> C:
         return component(config, compute_dtype(config), np.random.default_rng(config.seed))
 
     return staticmethod(build)
 
 
 class NumpyScratch:
+    """Every operation in numpy."""
+
     name = "numpy_scratch"
     description = "numpy only, with hand-written gradients"
     dtypes = DTYPES
 
-    length_mask = staticmethod(attention.length_mask)
-    padding_mask = staticmethod(attention.padding_mask)
-    causal_mask = staticmethod(attention.causal_mask)
-    attention = builder(operations.Attention)
+    length_mask = staticmethod(masks.length_mask)
+    padding_mask = staticmethod(masks.padding_mask)
+    causal_mask = staticmethod(masks.causal_mask)
+    attention = builder(operations.AttentionOperation)
     qkv_projection = builder(operations.QkvProjection)
-    multi_head_attention = builder(operations.MultiHead)
-    feed_forward = builder(operations.FeedForwardOperation)
+    multi_head_attention = builder(operations.MultiHeadOperation)
+    feed_forward = builder(operations.feed_forward)
     token_embedding = builder(operations.TokenEmbedding)
     positional_encoding = builder(operations.PositionalEncoding)
     input_embedding = builder(operations.InputEmbeddingOperation)
-    layer_norm = builder(operations.LayerNormOperation)
-    encoder_layer = builder(operations.encoder_layer)
-    decoder_layer = builder(operations.decoder_layer)
-    encoder = builder(operations.encoder)
-    decoder = builder(operations.decoder)
-    transformer = builder(model.TransformerOperation)
-    loss = builder(training.Loss)
-    learning_rate = builder(training.LearningRate)
-    clip_gradients = builder(training.ClipGradients)
-    optimizer = builder(training.Adam)
+    layer_norm = builder(operations.layer_norm)
+    encoder_layer = builder(stack_operations.encoder_layer)
+    decoder_layer = builder(stack_operations.decoder_layer)
+    encoder = builder(stack_operations.encoder)
+    decoder = builder(stack_operations.decoder)
+    transformer = builder(TransformerOperation)
+    loss = builder(operations.LossOperation)
+    learning_rate = LearningRate
+    clip_gradients = ClipGradients
+    optimizer = builder(training.Optimizer)
+    trainer = builder(training.Trainer)
+    generate = builder(GeneratorOperation)
+    next_token_distribution = staticmethod(sampling.next_token_distribution)
 
 
 @pluggy.HookimplMarker("attest")
-def attest_implementations():
+def attest_implementations() -> list[NumpyScratch]:
     return [NumpyScratch()]

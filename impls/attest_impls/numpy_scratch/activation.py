@@ -1,32 +1,79 @@
-"""ReLU and the exact GELU, each with its derivative.
+"""ReLU and the exact GELU, each with its gradient.
 
 GELU(x) = x P(X <= x) for a standard normal X, and P(X <= x) = (1 + erf(x / sqrt 2)) / 2.
 """
 
+from __future__ import annotations
+
 import math
 
 import numpy as np
+
+from attest.contract import Array
+
+from .layers import Cache, Map
+
+
+class ReLU(Map):
+    """max(x, 0): its slope is 1 above zero and 0 elsewhere."""
+
+    def forward(self, x: Array) -> tuple[Array, Cache]:
+        y: Array = np.maximum(x, 0)
+        return y, y
+
+    def backward(self, dy: Array, cache: Cache) -> Array:
+        """The output is above zero exactly where the input is."""
+        dx: Array = dy * (cache > 0)
+        return dx
+
+
+class GELU(Map):
+    """x Phi(x), Phi the distribution function of the standard normal, phi its density."""
+
+    def forward(self, x: Array) -> tuple[Array, Cache]:
+        below = normal_cdf(x)
+        return x * below, (x, below)
+
+    def backward(self, dy: Array, cache: Cache) -> Array:
+        """By the product rule the slope is Phi(x) + x phi(x)."""
+        x, below = cache
+        dx: Array = dy * (below + x * normal_density(x))
+        return dx
+
+
+ACTIVATIONS: dict[str, type[Map]] = {"relu": ReLU, "gelu": GELU}
+
+
+def normal_cdf(x: Array) -> Array:
+    cdf: Array = 0.5 * (1 + erf(x * math.sqrt(0.5)))
+    return cdf
+
+
+def normal_density(x: Array) -> Array:
+    density: Array = np.exp(-0.5 * x * x) * (1 / math.sqrt(2 * math.pi))
+    return density
+
 
 # numpy has no erf. Its Taylor series about the nearest of these centres, at most 1/32 away, needs 12 terms;
 # 1 - erf(6) is below 2^-55. The result is within 2e-16 of math.erf.
 _SPACING, _END, _TERMS = 1 / 16, 6.0, 12
 
 
-def _taylor_table():
+def _taylor_table() -> Array:
     """(centres, terms): erf(c + d) = sum over n of table[c, n] d^n."""
     centres = np.arange(0, _END + _SPACING, _SPACING)
     slope = [2 / math.sqrt(math.pi) * np.exp(-centres * centres)]  # series of g = erf'; g'(x) = -2 x g(x)
     slope.append(-2 * centres * slope[0])
     for n in range(1, _TERMS - 2):
         slope.append(-2 * (centres * slope[n] + slope[n - 1]) / (n + 1))
-    values = [math.erf(c) for c in centres]
+    values = np.array([math.erf(c) for c in centres])
     return np.stack([values] + [s / (n + 1) for n, s in enumerate(slope)], axis=1)
 
 
 _TAYLOR = _taylor_table()
 
 
-def erf(x):
+def erf(x: Array) -> Array:
     """The error function, computed in float64 and rounded to the dtype of x."""
     distance = np.fmin(np.abs(x), _END).astype(np.float64)  # fmin takes nan to the end of the table
     centre = np.rint(distance / _SPACING).astype(np.intp)
@@ -35,31 +82,3 @@ def erf(x):
     for n in reversed(range(_TERMS - 1)):
         result = result * d + series[..., n]
     return np.where(np.isnan(x), x, np.copysign(result, x)).astype(x.dtype)
-
-
-def normal_cdf(x):
-    return 0.5 * (1 + erf(x * math.sqrt(0.5)))
-
-
-def normal_density(x):
-    return np.exp(-0.5 * x * x) * (1 / math.sqrt(2 * math.pi))
-
-
-def relu(x):
-    return np.maximum(x, 0)
-
-
-def relu_slope(x):
-    return (x > 0).astype(x.dtype)
-
-
-def gelu(x):
-    return x * normal_cdf(x)
-
-
-def gelu_slope(x):
-    return normal_cdf(x) + x * normal_density(x)
-
-
-# name -> (function, derivative)
-ACTIVATIONS = {"relu": (relu, relu_slope), "gelu": (gelu, gelu_slope)}

@@ -1,30 +1,36 @@
 """Refusing what makes no sense, before anything is computed: `name=value rule; remedy`."""
 
+from __future__ import annotations
+
 import math
 import numbers
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+
+from attest.contract import Array, Config
 
 DTYPES = ("float32", "float64")
 
 
-def require(condition, name, value, rule, remedy):
+def require(condition: bool, name: str, value: object, rule: str, remedy: str) -> None:
     """Raise ValueError in the one form all refusals share. Not an assert: `python -O` must refuse as well."""
     if not condition:
         raise ValueError(f"{name}={value!r} {rule}; {remedy}")
 
 
-def is_integer(value):
+def is_integer(value: object) -> bool:
     """True for 3 and np.int64(3); False for 3.0 and True."""
     return isinstance(value, numbers.Integral) and not isinstance(value, bool)
 
 
-def is_number(value):
+def is_number(value: object) -> bool:
     """True for a real, finite number that is not a bool."""
     return isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def compute_dtype(config):
+def compute_dtype(config: Config) -> np.dtype[Any]:
     """The numpy dtype of a config; what this implementation does not compute in is an option it lacks."""
     if config.dtype not in DTYPES:
         raise NotImplementedError(f"dtype={config.dtype!r} is not offered; choose one of {DTYPES}")
@@ -33,7 +39,7 @@ def compute_dtype(config):
     return np.dtype(config.dtype)
 
 
-def positive_sizes(config, *names):
+def positive_sizes(config: Config, *names: str) -> None:
     """Each named field is an integer of at least 1. `d_ff` may be None."""
     for name in names:
         value = getattr(config, name)
@@ -42,26 +48,27 @@ def positive_sizes(config, *names):
         require(is_integer(value) and value > 0, name, value, "is not a positive integer", "give one, as 64")
 
 
-def heads(config):
+def heads(config: Config) -> None:
     """num_heads is a positive divisor of d_model."""
     positive_sizes(config, "d_model", "num_heads")
     d, h = config.d_model, config.num_heads
     require(d % h == 0, "num_heads", h, f"does not divide d_model={d}", f"choose a divisor of {d}")
 
 
-def rate(name, value):
+def rate(name: str, value: float) -> None:
     """A probability below one: a rate of 1 would divide by zero, and NaN is no number."""
     require(is_number(value) and 0 <= value < 1, name, value, "is outside [0, 1)", "try 0.1")
 
 
-def one_of(name, value, choices):
+def one_of(name: str, value: object, choices: Sequence[str]) -> None:
     require(value in choices, name, value, "is unknown", f"choose one of {', '.join(choices)}")
 
 
-def special_ids(config, vocab_name, names):
+def special_ids(config: Config, vocab_name: str, names: Sequence[str]) -> None:
     """The named ids are distinct members of the vocabulary."""
     positive_sizes(config, vocab_name)
-    vocab, seen = getattr(config, vocab_name), {}
+    vocab = getattr(config, vocab_name)
+    seen: dict[int, str] = {}
     for name in names:
         value = getattr(config, name)
         inside = is_integer(value) and 0 <= value < vocab
@@ -70,25 +77,25 @@ def special_ids(config, vocab_name, names):
         seen[value] = name
 
 
-def layer_norm(config):
+def layer_norm(config: Config) -> None:
     positive_sizes(config, "d_model")
     eps = config.norm_eps
     require(is_number(eps) and eps > 0, "norm_eps", eps, "is not a positive number", "try 1e-5")
 
 
-def feed_forward(config):
+def feed_forward(config: Config) -> None:
     positive_sizes(config, "d_model", "d_ff")
     one_of("activation", config.activation, ("relu", "gelu"))
     rate("dropout", config.dropout)
 
 
-def input_embedding(config, vocab_name, special):
+def input_embedding(config: Config, vocab_name: str, special: Sequence[str]) -> None:
     positive_sizes(config, "d_model", "max_len")
     special_ids(config, vocab_name, special)
     rate("dropout", config.dropout)
 
 
-def block(config):
+def block(config: Config) -> None:
     """What an encoder or decoder layer reads."""
     heads(config)
     feed_forward(config)
@@ -96,14 +103,14 @@ def block(config):
     one_of("norm", config.norm, ("post", "pre"))
 
 
-def transformer(config):
+def transformer(config: Config) -> None:
     block(config)
     positive_sizes(config, "num_encoder_layers", "num_decoder_layers")
     input_embedding(config, "source_vocab", ("pad_id",))
     input_embedding(config, "target_vocab", ("pad_id", "bos_id", "eos_id"))
 
 
-def schedule(config):
+def schedule(config: Config) -> None:
     one_of("schedule", config.schedule, ("inverse_sqrt", "cosine"))
     positive_sizes(config, "d_model")
     warmup, total = config.warmup, config.total_steps
@@ -123,7 +130,9 @@ def schedule(config):
     )
 
 
-def real_array(name, value, dtype, *, rank=None, width=None):
+def real_array(
+    name: str, value: object, dtype: np.dtype[Any], *, rank: int | None = None, width: int | None = None
+) -> Array:
     """A contiguous array of the compute dtype; rank and last axis as required."""
     array = np.asarray(value)
     require(array.dtype.kind == "f", f"{name}.dtype", str(array.dtype), "is not floating", f"give {dtype}")
@@ -135,7 +144,7 @@ def real_array(name, value, dtype, *, rank=None, width=None):
     return np.ascontiguousarray(array, dtype=dtype)
 
 
-def id_array(name, value, vocab):
+def id_array(name: str, value: object, vocab: int) -> Array:
     """ids (B, T) inside the vocabulary. A negative id would index from the end in silence."""
     ids = np.asarray(value)
     require(ids.dtype.kind in "iu", f"{name}.dtype", str(ids.dtype), "is not an integer type", "give int64")
@@ -147,37 +156,46 @@ def id_array(name, value, vocab):
     return ids
 
 
-def length_within(name, length, max_len):
+def length_within(name: str, length: int, max_len: int) -> None:
     require(length <= max_len, f"length of {name}", length, f"is beyond max_len={max_len}", "shorten it")
 
 
-def same_batch(name, array, batch):
+def same_batch(name: str, array: Array, batch: int) -> None:
     require(len(array) == batch, f"{name}.shape", array.shape, f"is not of batch {batch}", "match them")
 
 
-def boolean(name, mask):
-    mask = np.asarray(mask)
+def boolean(name: str, given: object) -> Array:
+    mask: Array = np.asarray(given)
     require(mask.dtype == bool, f"{name}.dtype", str(mask.dtype), "is not bool", "True is 'may attend'")
     return mask
 
 
-def broadcast_mask(mask, shape):
+def broadcast_mask(given: object, shape: tuple[int, ...]) -> Array:
     """A mask for attention: whatever broadcasts to (..., T, S) without making it larger."""
-    mask = boolean("mask", mask)
+    mask = boolean("mask", given)
     pairs = zip(reversed(mask.shape), reversed(shape))
     fits = mask.ndim <= len(shape) and all(m in (1, n) for m, n in pairs)
     require(fits, "mask.shape", mask.shape, f"does not broadcast to {shape}", "give (T, S) or (..., T, S)")
     return mask
 
 
-def batch_mask(name, mask, batch, queries, keys):
+def batch_mask(name: str, given: object, batch: int, queries: int, keys: int) -> Array | None:
     """A mask above attention, (T, S) or (B or 1, T or 1, S); the latter gets an axis of one for the heads."""
-    if mask is None:
+    if given is None:
         return None
-    mask = boolean(name, mask)
+    mask = boolean(name, given)
     plain = mask.shape == (queries, keys)
     batched = mask.ndim == 3 and mask.shape[0] in (1, batch) and mask.shape[1] in (1, queries)
     fits = plain or (batched and mask.shape[2] == keys)
     remedy = f"give ({queries}, {keys}) or ({batch} or 1, {queries} or 1, {keys})"
     require(fits, f"{name}.shape", mask.shape, f"does not fit {queries} queries and {keys} keys", remedy)
     return mask if plain else mask[:, None]
+
+
+def keys(name: str, value: object, dtype: np.dtype[Any], width: int, batch: int | None = None) -> Array:
+    """What is attended to: (B, S, D), of the queries' batch, with at least one key."""
+    array = real_array(name, value, dtype, rank=3, width=width)
+    if batch is not None:
+        same_batch(name, array, batch)
+    require(array.shape[1] > 0, f"{name}.shape", array.shape, "has no keys", "give at least one")
+    return array

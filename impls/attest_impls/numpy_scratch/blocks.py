@@ -1,154 +1,175 @@
 """Encoder and decoder layers and their stacks (section 3.1), with the norm after or before each sublayer.
 
-Shapes: B batch, T target positions, S source positions, D width.
+Shapes: B batch, T target positions, S source positions, D width, H heads, d = D / H, L capacity of a cache.
 
 "post", as in the paper, is LN(x + f(x)): each norm stands on the residual path, so the gradient of a low
 layer passes through every norm above it, and a deep stack needs a warmup. "pre" is x + f(LN(x)): the residual
 path runs from top to bottom untouched, and one norm after the stack brings its sum back to unit size.
 """
 
-from .attention import both, causal_mask
-from .layers import FeedForward, Layer, LayerNorm, dropout_backward, dropout_forward
+from __future__ import annotations
+
+from typing import Generic, TypeVar
+
+from attest.contract import Array, Config
+
+from .feed_forward import FeedForward
+from .layers import Cache, Dropout, DType, Layer, Random
+from .masks import Mask, both, causal_mask
 from .multi_head import MultiHeadAttention
+from .norm import LayerNorm
 
 
 class Residual:
     """What stands around a sublayer f: h = enter(x), y = f(h), output = leave(x, y)."""
 
-    def __init__(self, norm, config):
-        self.norm, self.pre, self.rate = norm, config.norm == "pre", float(config.dropout)
+    def __init__(self, norm: LayerNorm, config: Config) -> None:
+        self.norm, self.pre, self.dropout = norm, config.norm == "pre", Dropout(config.dropout)
 
-    def enter(self, x):
+    def enter(self, x: Array) -> tuple[Array, Cache]:
         return self.norm.forward(x) if self.pre else (x, None)
 
-    def enter_backward(self, dh, cache):
+    def enter_backward(self, dh: Array, cache: Cache) -> Array:
         return self.norm.backward(dh, cache) if self.pre else dh
 
-    def leave(self, x, y, rng):
-        dropped, factor = dropout_forward(y, self.rate, rng)
+    def leave(self, x: Array, y: Array, rng: Random | None) -> tuple[Array, Cache]:
+        dropped, factor = self.dropout.forward(y, rng)
         total = x + dropped
-        output, cache = (total, None) if self.pre else self.norm.forward(total)
-        return output, (factor, cache)
+        output, normed = (total, None) if self.pre else self.norm.forward(total)
+        return output, (factor, normed)
 
-    def leave_backward(self, doutput, cache):
+    def leave_backward(self, doutput: Array, cache: Cache) -> tuple[Array, Array]:
         """Gradients of x, along the residual path alone, and of y."""
-        factor, cache = cache
-        dtotal = doutput if self.pre else self.norm.backward(doutput, cache)
-        return dtotal, dropout_backward(dtotal, factor)
+        factor, normed = cache
+        dtotal = doutput if self.pre else self.norm.backward(doutput, normed)
+        return dtotal, self.dropout.backward(dtotal, factor)
 
 
-class Block(Layer):
-    """The attentions, the feed-forward, and a residual with a norm of its own around each."""
-
-    def __init__(self, attentions, config, dtype, rng):
-        super().__init__()
-        for name in attentions:
-            self.children[name] = MultiHeadAttention(config, dtype, rng)
-        self.children["feed_forward"] = FeedForward(config, dtype, rng)
-        for i in range(len(attentions) + 1):
-            self.children[f"norm{i}"] = LayerNorm(config, dtype)
-        self.around = [Residual(self.children[f"norm{i}"], config) for i in range(len(attentions) + 1)]
-
-    def attend_self(self, i, x, visible, rng):
-        h, entered = self.around[i].enter(x)
-        y, _, attended = self.children["self_attention"].forward(h, h, visible)
-        x, left = self.around[i].leave(x, y, rng)
-        return x, (entered, attended, left)
-
-    def attend_self_backward(self, i, doutput, cache):
-        entered, attended, left = cache
-        dx, dy = self.around[i].leave_backward(doutput, left)
-        dquery, dkey_value = self.children["self_attention"].backward(dy, attended)
-        return dx + self.around[i].enter_backward(dquery + dkey_value, entered)
-
-    def attend_memory(self, i, x, memory, visible, rng):
-        """Queries from the decoder, keys and values from the encoder's output."""
-        h, entered = self.around[i].enter(x)
-        y, _, attended = self.children["cross_attention"].forward(h, memory, visible)
-        x, left = self.around[i].leave(x, y, rng)
-        return x, (entered, attended, left)
-
-    def attend_memory_backward(self, i, doutput, cache):
-        """Gradients of x and of the memory."""
-        entered, attended, left = cache
-        dx, dy = self.around[i].leave_backward(doutput, left)
-        dquery, dmemory = self.children["cross_attention"].backward(dy, attended)
-        return dx + self.around[i].enter_backward(dquery, entered), dmemory
-
-    def feed(self, i, x, rng):
-        h, entered = self.around[i].enter(x)
-        y, fed = self.children["feed_forward"].forward(h)
-        x, left = self.around[i].leave(x, y, rng)
-        return x, (entered, fed, left)
-
-    def feed_backward(self, i, doutput, cache):
-        entered, fed, left = cache
-        dx, dy = self.around[i].leave_backward(doutput, left)
-        dh = self.children["feed_forward"].backward(dy, fed)
-        return dx + self.around[i].enter_backward(dh, entered)
-
-
-class EncoderLayer(Block):
+class EncoderLayer(Layer):
     """Self-attention, feed-forward."""
 
-    def __init__(self, config, dtype, rng):
-        super().__init__(("self_attention",), config, dtype, rng)
+    def __init__(self, config: Config, dtype: DType, rng: Random) -> None:
+        super().__init__()
+        self.self_attention = self.child("self_attention", MultiHeadAttention(config, dtype, rng))
+        self.feed_forward = self.child("feed_forward", FeedForward(config, dtype, rng))
+        self.around = residuals(self, 2, config, dtype)
 
-    def forward(self, x, visible, rng):
-        x, attended = self.attend_self(0, x, visible, rng)
-        x, fed = self.feed(1, x, rng)
-        return x, (attended, fed)
+    def forward(self, x: Array, visible: Mask, rng: Random | None) -> tuple[Array, Cache]:
+        h, entered = self.around[0].enter(x)
+        y, _, attended = self.self_attention.forward(h, h, visible)
+        x, left = self.around[0].leave(x, y, rng)
+        x, fed = feed(self, x, rng)
+        return x, (entered, attended, left, fed)
 
-    def backward(self, dx, cache):
-        attended, fed = cache
-        dx = self.feed_backward(1, dx, fed)
-        return self.attend_self_backward(0, dx, attended)
+    def backward(self, dx: Array, cache: Cache) -> Array:
+        entered, attended, left, fed = cache
+        dx = feed_backward(self, dx, fed)
+        dx, dy = self.around[0].leave_backward(dx, left)
+        dquery, dkey_value = self.self_attention.backward(dy, attended)
+        return dx + self.around[0].enter_backward(dquery + dkey_value, entered)
 
 
-class DecoderLayer(Block):
+class DecoderLayer(Layer):
     """Causal self-attention, cross-attention to the memory, feed-forward."""
 
-    def __init__(self, config, dtype, rng):
-        super().__init__(("self_attention", "cross_attention"), config, dtype, rng)
+    def __init__(self, config: Config, dtype: DType, rng: Random) -> None:
+        super().__init__()
+        self.self_attention = self.child("self_attention", MultiHeadAttention(config, dtype, rng))
+        self.cross_attention = self.child("cross_attention", MultiHeadAttention(config, dtype, rng))
+        self.feed_forward = self.child("feed_forward", FeedForward(config, dtype, rng))
+        self.around = residuals(self, 3, config, dtype)
 
-    def forward(self, x, memory, visible, memory_visible, rng):
+    def forward(
+        self, x: Array, memory: Array, visible: Mask, memory_visible: Mask, rng: Random | None
+    ) -> tuple[Array, Cache]:
+        """Queries of the cross-attention come from x (B, T, D), its keys and values from memory (B, S, D)."""
         causal = both(visible, causal_mask(x.shape[1], x.shape[1]))
-        x, attended = self.attend_self(0, x, causal, rng)
-        x, crossed = self.attend_memory(1, x, memory, memory_visible, rng)
-        x, fed = self.feed(2, x, rng)
-        return x, (attended, crossed, fed)
+        h, entered = self.around[0].enter(x)
+        y, _, attended = self.self_attention.forward(h, h, causal)
+        x, left = self.around[0].leave(x, y, rng)
+        h, entered_1 = self.around[1].enter(x)
+        y, _, crossed = self.cross_attention.forward(h, memory, memory_visible)
+        x, left_1 = self.around[1].leave(x, y, rng)
+        x, fed = feed(self, x, rng)
+        return x, (entered, attended, left, entered_1, crossed, left_1, fed)
 
-    def backward(self, dx, cache):
+    def backward(self, dx: Array, cache: Cache) -> tuple[Array, Array]:
         """Gradients of x and of the memory."""
-        attended, crossed, fed = cache
-        dx = self.feed_backward(2, dx, fed)
-        dx, dmemory = self.attend_memory_backward(1, dx, crossed)
-        return self.attend_self_backward(0, dx, attended), dmemory
+        entered, attended, left, entered_1, crossed, left_1, fed = cache
+        dx = feed_backward(self, dx, fed)
+        dx, dy = self.around[1].leave_backward(dx, left_1)
+        dquery, dmemory = self.cross_attention.backward(dy, crossed)
+        dx = dx + self.around[1].enter_backward(dquery, entered_1)
+        dx, dy = self.around[0].leave_backward(dx, left)
+        dquery, dkey_value = self.self_attention.backward(dy, attended)
+        return dx + self.around[0].enter_backward(dquery + dkey_value, entered), dmemory
+
+    def step(
+        self, x: Array, past: Array, length: int, visible: Mask, memory: Array, memory_visible: Mask
+    ) -> Array:
+        """`forward` for the newest positions x (B, n, D), without dropout and without a gradient.
+
+        `past` (2, B, H, L, d) holds keys and values of the `length` positions before; those of x are written
+        behind them. `memory` (2, B, H, S, d) holds those of the source.
+        """
+        end = length + x.shape[1]
+        h, _ = self.around[0].enter(x)
+        past[0, :, :, length:end], past[1, :, :, length:end] = self.self_attention.keys_values(h)
+        y = self.self_attention.read(h, past[0, :, :, :end], past[1, :, :, :end], visible)
+        x, _ = self.around[0].leave(x, y, None)
+        h, _ = self.around[1].enter(x)
+        y = self.cross_attention.read(h, memory[0], memory[1], memory_visible)
+        x, _ = self.around[1].leave(x, y, None)
+        return feed(self, x, None)[0]
 
 
-class Stack(Layer):
+Block = TypeVar("Block", EncoderLayer, DecoderLayer)
+
+
+def residuals(block: Layer, count: int, config: Config, dtype: DType) -> list[Residual]:
+    """One around each sublayer, each with a norm of its own: norm0, norm1, ..."""
+    norms = [LayerNorm(config.d_model, config.norm_eps, dtype) for _ in range(count)]
+    return [Residual(block.child(f"norm{i}", norm), config) for i, norm in enumerate(norms)]
+
+
+def feed(block: EncoderLayer | DecoderLayer, x: Array, rng: Random | None) -> tuple[Array, Cache]:
+    """The last sublayer of either block."""
+    h, entered = block.around[-1].enter(x)
+    y, fed = block.feed_forward.forward(h)
+    x, left = block.around[-1].leave(x, y, rng)
+    return x, (entered, fed, left)
+
+
+def feed_backward(block: EncoderLayer | DecoderLayer, dx: Array, cache: Cache) -> Array:
+    entered, fed, left = cache
+    dx, dy = block.around[-1].leave_backward(dx, left)
+    dh = block.feed_forward.backward(dy, fed)
+    return dx + block.around[-1].enter_backward(dh, entered)
+
+
+class Stack(Layer, Generic[Block]):
     """Layers 0, 1, ... in order, and with "pre" one norm after the last."""
 
-    def __init__(self, layer, depth, config, dtype, rng):
+    def __init__(self, layers: list[Block], config: Config, dtype: DType) -> None:
         super().__init__()
-        self.layers = [layer(config, dtype, rng) for _ in range(depth)]
-        self.children |= {str(i): layer for i, layer in enumerate(self.layers)}
-        self.norm = LayerNorm(config, dtype) if config.norm == "pre" else None
-        if self.norm:
-            self.children["norm"] = self.norm
+        self.layers: list[Block] = [self.child(str(i), layer) for i, layer in enumerate(layers)]
+        self.norm: LayerNorm | None = None
+        if config.norm == "pre":
+            self.norm = self.child("norm", LayerNorm(config.d_model, config.norm_eps, dtype))
 
-    def finish(self, x):
+    def finish(self, x: Array) -> tuple[Array, Cache]:
         return self.norm.forward(x) if self.norm else (x, None)
 
-    def finish_backward(self, dx, cache):
+    def finish_backward(self, dx: Array, cache: Cache) -> Array:
         return self.norm.backward(dx, cache) if self.norm else dx
 
 
-class Encoder(Stack):
-    def __init__(self, config, dtype, rng):
-        super().__init__(EncoderLayer, config.num_encoder_layers, config, dtype, rng)
+class Encoder(Stack[EncoderLayer]):
+    def __init__(self, config: Config, dtype: DType, rng: Random) -> None:
+        layers = [EncoderLayer(config, dtype, rng) for _ in range(config.num_encoder_layers)]
+        super().__init__(layers, config, dtype)
 
-    def forward(self, x, visible, rng):
+    def forward(self, x: Array, visible: Mask, rng: Random | None) -> tuple[Array, Cache]:
         caches = []
         for layer in self.layers:
             x, cache = layer.forward(x, visible, rng)
@@ -156,7 +177,7 @@ class Encoder(Stack):
         x, finished = self.finish(x)
         return x, (caches, finished)
 
-    def backward(self, dx, cache):
+    def backward(self, dx: Array, cache: Cache) -> Array:
         caches, finished = cache
         dx = self.finish_backward(dx, finished)
         for layer, cache in zip(reversed(self.layers), reversed(caches)):
@@ -164,13 +185,16 @@ class Encoder(Stack):
         return dx
 
 
-class Decoder(Stack):
+class Decoder(Stack[DecoderLayer]):
     """Every layer reads the same memory, so the memory's gradient is the sum over the layers."""
 
-    def __init__(self, config, dtype, rng):
-        super().__init__(DecoderLayer, config.num_decoder_layers, config, dtype, rng)
+    def __init__(self, config: Config, dtype: DType, rng: Random) -> None:
+        layers = [DecoderLayer(config, dtype, rng) for _ in range(config.num_decoder_layers)]
+        super().__init__(layers, config, dtype)
 
-    def forward(self, x, memory, visible, memory_visible, rng):
+    def forward(
+        self, x: Array, memory: Array, visible: Mask, memory_visible: Mask, rng: Random | None
+    ) -> tuple[Array, Cache]:
         caches = []
         for layer in self.layers:
             x, cache = layer.forward(x, memory, visible, memory_visible, rng)
@@ -178,10 +202,11 @@ class Decoder(Stack):
         x, finished = self.finish(x)
         return x, (caches, finished)
 
-    def backward(self, dx, cache):
+    def backward(self, dx: Array, cache: Cache) -> tuple[Array, Array]:
         caches, finished = cache
-        dx, dmemory = self.finish_backward(dx, finished), 0
+        dx = self.finish_backward(dx, finished)
+        dmemories = []
         for layer, cache in zip(reversed(self.layers), reversed(caches)):
-            dx, dlayer = layer.backward(dx, cache)
-            dmemory = dmemory + dlayer
-        return dx, dmemory
+            dx, dmemory = layer.backward(dx, cache)
+            dmemories.append(dmemory)
+        return dx, sum(dmemories[1:], dmemories[0])

@@ -5,28 +5,37 @@ inputs, checks them, and returns the outputs and a cache. `back` takes the cotan
 and returns the gradients of the floating inputs; those of the parameters it leaves in the layers.
 """
 
-from typing import NamedTuple
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
+from attest.contract import Array, Arrays, Gradients
+
 from .arguments import require
+from .layers import Cache, DType, Layer, Random
+
+Owned = TypeVar("Owned", bound=Layer)
+R = TypeVar("R")
+Outputs = tuple[dict[str, Array], Cache]
+Cotangent = Callable[[str], Array]
 
 
-class Gradients(NamedTuple):
-    inputs: dict
-    parameters: dict
-
-
-class Component:
+class Component(Generic[Owned]):
     """A layer behind the contract's surface."""
 
-    def __init__(self, layer, dtype):
-        self.layer, self.dtype, self.seed = layer, dtype, None
+    run: Callable[..., Outputs]
 
-    def __call__(self, **inputs):
+    def __init__(self, layer: Owned, dtype: DType) -> None:
+        self.layer, self.dtype = layer, dtype
+        self.seed: int | None = None
+
+    def __call__(self, **inputs: Any) -> Arrays:
         return self.guarded(lambda rng: self.run(rng, **inputs))[0]
 
-    def gradients(self, inputs, cotangents):
+    def gradients(self, inputs: Mapping[str, Any], cotangents: Arrays) -> Gradients:
         """Gradients of the sum over the named outputs of <cotangent, output>."""
         outputs, cache = self.guarded(lambda rng: self.run(rng, **inputs))
         for name, cotangent in cotangents.items():
@@ -37,41 +46,45 @@ class Component:
         self.layer.zero_grads()
         with np.errstate(over="ignore", invalid="ignore"):
             of_inputs = self.back(lambda name: given.get(name, np.zeros_like(outputs[name])), cache)
-        return Gradients(of_inputs, {n: layer.grads[own] for n, (layer, own) in self.layer.owners().items()})
+        return Gradients(of_inputs, self.layer.all_grads())
 
-    def parameters(self):
-        return {name: layer.params[own].copy() for name, (layer, own) in self.layer.owners().items()}
+    def back(self, cotangent: Cotangent, cache: Cache) -> dict[str, Array]:
+        raise NotImplementedError(f"{type(self).__name__} has no gradients")
 
-    def load(self, parameters):
+    def parameters(self) -> Arrays:
+        return {name: value.copy() for name, value in self.layer.all_params().items()}
+
+    def load(self, parameters: Arrays) -> None:
         """Copy these values in: every name, each of its shape, or nothing is loaded."""
-        owners = self.layer.owners()
-        check_names(parameters, owners)
-        for name, (layer, own) in owners.items():
-            shape, expected = np.shape(parameters[name]), layer.params[own].shape
-            require(shape == expected, f"{name}.shape", shape, "is not the parameter's", f"give {expected}")
-        for name, (layer, own) in owners.items():
-            layer.params[own] = np.array(parameters[name], dtype=self.dtype, order="C")
+        own = self.layer.all_params()
+        check_names(parameters, own)
+        for name, value in own.items():
+            shape, rule = np.shape(parameters[name]), "is not the parameter's"
+            require(shape == value.shape, f"{name}.shape", shape, rule, f"give {value.shape}")
+        for name, value in own.items():
+            value[...] = parameters[name]  # in place: a tied layer and an optimiser hold the same array
 
-    def buffers(self):
+    def buffers(self) -> Arrays:
         return {}
 
-    def train(self, seed):
+    def train(self, seed: int) -> None:
         """Until `eval`, every call draws its dropout from this seed afresh."""
         self.seed = seed
 
-    def eval(self):
+    def eval(self) -> None:
         self.seed = None
 
-    def guarded(self, forward, *inputs):
-        """forward(*inputs, rng), silent about junk behind a mask that overflows on its way."""
+    def guarded(self, forward: Callable[[Random | None], R]) -> R:
+        """forward(rng), silent about junk behind a mask that overflows on its way."""
         rng = None if self.seed is None else np.random.default_rng(self.seed)
         with np.errstate(over="ignore", invalid="ignore"):
-            return forward(*inputs, rng)
+            return forward(rng)
 
 
-def check_names(given, expected):
+def check_names(given: Iterable[str], expected: Iterable[str]) -> None:
     """The two have the same names."""
+    given, expected = set(given), list(expected)
     for name in expected:
         require(name in given, "name", name, "is missing", "give every parameter")
-    for name in given:
-        require(name in expected, "name", name, "is not a parameter", "leave it out")
+    for name in sorted(given - set(expected)):
+        require(False, "name", name, "is not a parameter", "leave it out")

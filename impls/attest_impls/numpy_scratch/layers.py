@@ -1,42 +1,89 @@
-"""The pieces with parameters: a tree of layers, the linear map, layer normalisation, dropout, feed-forward.
+"""What the model is built of: a tree of named parameters, the linear map, dropout.
 
-Shapes: B batch, T positions, D width, F inner width. Each `forward` returns its output and a cache; each
-`backward` takes the gradient of the output and that cache, adds to `grads`, returns that of the input.
+Shapes: ... any leading axes, I inputs and O outputs of a linear map, N rows.
+
+Every layer keeps to one rule. `forward` returns its output and a cache: whatever the gradient will need.
+`backward` takes the gradient of the output and that cache, adds the gradients of its own parameters to
+`grads`, and returns the gradient of the input. A name that begins with d is the gradient of what follows: dy
+is the derivative of the final number with respect to y, and has the shape of y.
 """
 
+from __future__ import annotations
+
 import math
+from typing import Any, TypeVar
 
 import numpy as np
 
-from .activation import ACTIVATIONS
-from .attention import mix
+from attest.contract import Array
+
+from .masks import mix
+
+Cache = Any  # what forward hands to its own backward; nobody else looks inside
+DType = np.dtype[Any]
+Random = np.random.Generator
+L = TypeVar("L", bound="Layer")
 
 
 class Layer:
     """Parameters, their gradients, and named children; a child's parameters are named `child.parameter`."""
 
-    def __init__(self):
-        self.params, self.grads, self.children = {}, {}, {}
+    def __init__(self) -> None:
+        self.params: dict[str, Array] = {}
+        self.grads: dict[str, Array] = {}
+        self.children: dict[str, Layer] = {}
 
-    def owners(self, prefix=""):
+    def child(self, name: str, layer: L) -> L:
+        """Take a layer in under a name, and hand it back."""
+        self.children[name] = layer
+        return layer
+
+    def owners(self, prefix: str = "") -> dict[str, tuple[Layer, str]]:
         """Canonical name -> (the layer that holds the parameter, its name there)."""
-        own = {prefix + name: (self, name) for name in self.params}
+        own: dict[str, tuple[Layer, str]] = {prefix + name: (self, name) for name in self.params}
         for name, child in self.children.items():
             own |= child.owners(f"{prefix}{name}.")
         return own
 
-    def zero_grads(self):
+    def all_params(self) -> dict[str, Array]:
+        """The parameters themselves, not copies, by canonical name."""
+        return {name: layer.params[own] for name, (layer, own) in self.owners().items()}
+
+    def all_grads(self) -> dict[str, Array]:
+        """The gradients themselves, by canonical name."""
+        return {name: layer.grads[own] for name, (layer, own) in self.owners().items()}
+
+    def zero_grads(self) -> None:
+        """New zeros: gradients that were handed out before stay as they are."""
         for layer, name in self.owners().values():
             layer.grads[name] = np.zeros_like(layer.params[name])
 
 
-class Linear(Layer):
-    """y = x W^T + b, W (out, in), starting Xavier-uniform with a zero bias.
+class Map(Layer):
+    """A layer with one array in and one array out."""
+
+    def forward(self, x: Array) -> tuple[Array, Cache]:
+        raise NotImplementedError
+
+    def backward(self, dy: Array, cache: Cache) -> Array:
+        raise NotImplementedError
+
+
+class Linear(Map):
+    """y = x W^T + b, W (O, I), starting Xavier-uniform with a zero bias.
 
     With `tied_to` the weight is that of another layer, which also receives its gradient.
     """
 
-    def __init__(self, inputs, outputs, bias, dtype, rng, tied_to=None):
+    def __init__(
+        self,
+        inputs: int,
+        outputs: int,
+        bias: bool,
+        dtype: DType,
+        rng: Random,
+        tied_to: Layer | None = None,
+    ) -> None:
         super().__init__()
         self.holder = self if tied_to is None else tied_to
         if tied_to is None:
@@ -45,74 +92,45 @@ class Linear(Layer):
         if bias:
             self.params["bias"] = np.zeros(outputs, dtype)
 
-    def forward(self, x):
-        y = x @ self.holder.params["weight"].T
-        return (y + self.params["bias"] if "bias" in self.params else y), x
-
-    def backward(self, dy, x):
-        rows, columns = x.reshape(-1, x.shape[-1]), dy.reshape(-1, dy.shape[-1]).T
-        # A row without gradient adds nothing, even if junk behind a mask made it nan.
-        self.holder.grads["weight"] += mix(columns, columns != 0, rows)
+    def forward(self, x: Array) -> tuple[Array, Cache]:
+        weight = self.holder.params["weight"]
+        rows = x.reshape(-1, x.shape[-1])  # (N, I): one large product instead of one for each sequence
+        y = rows @ weight.T  # (N, O)
         if "bias" in self.params:
-            self.grads["bias"] += columns.sum(axis=-1)
-        return dy @ self.holder.params["weight"]
+            y += self.params["bias"]
+        return y.reshape(*x.shape[:-1], len(weight)), rows
+
+    def backward(self, dy: Array, cache: Cache) -> Array:
+        """dW_oi = sum over rows of dy_o x_i; dx_i = sum over outputs of dy_o W_oi."""
+        rows, weight = cache, self.holder.params["weight"]
+        drows = dy.reshape(-1, dy.shape[-1])  # (N, O)
+        dweight = drows.T @ rows  # (O, I)
+        if not np.isfinite(dweight).all():
+            # A row without gradient adds nothing, even if junk behind a mask made it nan.
+            dweight = mix(drows.T, drows.T != 0, rows)
+        self.holder.grads["weight"] += dweight
+        if "bias" in self.params:
+            self.grads["bias"] += drows.sum(axis=0)
+        return (drows @ weight).reshape(*dy.shape[:-1], weight.shape[1])
 
 
-class LayerNorm(Layer):
-    """weight * (x - mean) / sqrt(variance + eps) + bias over the last axis; the biased variance."""
+class Dropout(Layer):
+    """Inverted: in training an entry is zero with probability `rate`, else divided by 1 - rate.
 
-    def __init__(self, config, dtype):
+    The division keeps the expected value, so that nothing has to change when dropout is off.
+    """
+
+    def __init__(self, rate: float) -> None:
         super().__init__()
-        self.eps = float(config.norm_eps)
-        self.params["weight"] = np.ones(config.d_model, dtype)
-        self.params["bias"] = np.zeros(config.d_model, dtype)
+        self.rate = float(rate)
 
-    def forward(self, x):
-        centred = x - x.mean(axis=-1, keepdims=True)
-        # In two passes: mean(x^2) - mean(x)^2 cancels when the mean is large.
-        root = np.sqrt((centred * centred).mean(axis=-1, keepdims=True) + self.eps)
-        normed = centred / root
-        return normed * self.params["weight"] + self.params["bias"], (normed, root)
+    def forward(self, x: Array, rng: Random | None) -> tuple[Array, Cache]:
+        """Off without rng. The cache is the factor of each entry."""
+        if rng is None or self.rate == 0:
+            return x, None
+        kept = rng.random(x.shape, x.dtype.type) >= self.rate
+        factor = kept * x.dtype.type(1 / (1 - self.rate))
+        return x * factor, factor
 
-    def backward(self, dy, cache):
-        """The input moves the output, the mean and the root; each subtracts its share."""
-        normed, root = cache
-        self.grads["weight"] += (dy * normed).reshape(-1, dy.shape[-1]).sum(axis=0)
-        self.grads["bias"] += dy.reshape(-1, dy.shape[-1]).sum(axis=0)
-        d = dy * self.params["weight"]
-        through_mean = d.mean(axis=-1, keepdims=True)
-        through_root = normed * (d * normed).mean(axis=-1, keepdims=True)
-        return (d - through_mean - through_root) / root
-
-
-def dropout_forward(x, rate, rng):
-    """Inverted: an entry is zero with probability `rate`, else divided by 1 - rate. Off without rng."""
-    if rng is None or rate == 0:
-        return x, None
-    factor = (rng.random(x.shape) >= rate).astype(x.dtype) / (1 - rate)
-    return x * factor, factor
-
-
-def dropout_backward(dy, factor):
-    return dy if factor is None else dy * factor
-
-
-class FeedForward(Layer):
-    """outer(act(inner(x))) at every position (section 3.3); the inner width is 4 D unless the config says."""
-
-    def __init__(self, config, dtype, rng):
-        super().__init__()
-        d, inner = config.d_model, config.inner_width
-        self.act, self.slope = ACTIVATIONS[config.activation]
-        self.children["inner"] = Linear(d, inner, config.bias, dtype, rng)
-        self.children["outer"] = Linear(inner, d, config.bias, dtype, rng)
-
-    def forward(self, x):
-        h, cache_in = self.children["inner"].forward(x)  # (B, T, F)
-        y, cache_out = self.children["outer"].forward(self.act(h))
-        return y, (cache_in, h, cache_out)
-
-    def backward(self, dy, cache):
-        cache_in, h, cache_out = cache
-        dh = self.children["outer"].backward(dy, cache_out) * self.slope(h)
-        return self.children["inner"].backward(dh, cache_in)
+    def backward(self, dy: Array, cache: Cache) -> Array:
+        return dy if cache is None else dy * cache

@@ -1,100 +1,68 @@
-"""The whole model: embeddings, encoder, decoder, projection to logits.
+"""The whole model: embeddings, encoder, decoder, projection to logits (the paper's figure 1).
 
 Shapes: B batch, S source length, T target length, D width, V target vocabulary.
 """
 
-from . import arguments
-from .attention import padding_mask
+from __future__ import annotations
+
+from attest.contract import Array, Config
+
 from .blocks import Decoder, Encoder
-from .component import Component
 from .embedding import InputEmbedding
-from .layers import Layer, Linear
+from .layers import Cache, DType, Layer, Linear, Random
+from .masks import padding_mask
 
 
 class Transformer(Layer):
     """Ids in, raw logits out. Padding is masked by its id: as a source, as memory, and as a target."""
 
-    def __init__(self, config, dtype, rng):
+    def __init__(self, config: Config, dtype: DType, rng: Random) -> None:
         super().__init__()
-        self.pad_id = config.pad_id
-        self.source_embedding = InputEmbedding(config.source_vocab, config, dtype, rng)
-        self.target_embedding = InputEmbedding(config.target_vocab, config, dtype, rng)
-        self.encoder, self.decoder = Encoder(config, dtype, rng), Decoder(config, dtype, rng)
+        self.config = config
+        source, target = config.source_vocab, config.target_vocab
+        self.source_embedding = self.child("source_embedding", InputEmbedding(source, config, dtype, rng))
+        self.target_embedding = self.child("target_embedding", InputEmbedding(target, config, dtype, rng))
+        self.encoder = self.child("encoder", Encoder(config, dtype, rng))
+        self.decoder = self.child("decoder", Decoder(config, dtype, rng))
         tied_to = self.target_embedding if config.tie else None
-        self.projection = Linear(config.d_model, config.target_vocab, config.bias, dtype, rng, tied_to)
-        for name in ("source_embedding", "target_embedding", "encoder", "decoder", "projection"):
-            self.children[name] = getattr(self, name)
+        projection = Linear(config.d_model, target, config.bias, dtype, rng, tied_to)
+        self.projection = self.child("projection", projection)
 
-    def visible(self, ids):
+    def visible(self, ids: Array) -> Array:
         """(B, 1, 1, length): for every head and query, the keys that are not padding."""
-        return padding_mask(ids, self.pad_id)[:, None]
+        return padding_mask(ids, self.config.pad_id)[:, None]
 
-    def encode(self, source, rng):
+    def forward(self, source: Array, target: Array, rng: Random | None) -> tuple[Array, Cache]:
+        memory, encoded = self.encode(source, rng)  # (B, S, D)
+        logits, decoded = self.decode(target, memory, source, rng)  # (B, T, V)
+        return logits, (encoded, decoded)
+
+    def backward(self, dlogits: Array, cache: Cache) -> None:
+        """Ids have no gradient, so all that is left of it stands in `grads`."""
+        encoded, decoded = cache
+        dmemory = self.decode_backward(dlogits, decoded)  # (B, S, D)
+        self.encode_backward(dmemory, encoded)
+
+    def encode(self, source: Array, rng: Random | None) -> tuple[Array, Cache]:
         x, embedded = self.source_embedding.forward(source, rng)  # (B, S, D)
-        memory, encoded = self.encoder.forward(x, self.visible(source), rng)
+        memory, encoded = self.encoder.forward(x, self.visible(source), rng)  # (B, S, D)
         return memory, (embedded, encoded)
 
-    def encode_backward(self, dmemory, cache):
+    def encode_backward(self, dmemory: Array, cache: Cache) -> None:
         embedded, encoded = cache
-        self.source_embedding.backward(self.encoder.backward(dmemory, encoded), embedded)
+        dx = self.encoder.backward(dmemory, encoded)  # (B, S, D)
+        self.source_embedding.backward(dx, embedded)
 
-    def decode(self, target, memory, source, rng):
+    def decode(self, target: Array, memory: Array, source: Array, rng: Random | None) -> tuple[Array, Cache]:
         x, embedded = self.target_embedding.forward(target, rng)  # (B, T, D)
         x, decoded = self.decoder.forward(x, memory, self.visible(target), self.visible(source), rng)
         logits, projected = self.projection.forward(x)  # (B, T, V)
         return logits, (embedded, decoded, projected)
 
-    def decode_backward(self, dlogits, cache):
+    def decode_backward(self, dlogits: Array, cache: Cache) -> Array:
         """The gradient of the memory. A tied weight collects from both ends: projection and lookup."""
         embedded, decoded, projected = cache
-        dx, dmemory = self.decoder.backward(self.projection.backward(dlogits, projected), decoded)
+        dx = self.projection.backward(dlogits, projected)  # (B, T, D)
+        dx, dmemory = self.decoder.backward(dx, decoded)  # (B, T, D), (B, S, D)
         self.target_embedding.backward(dx, embedded)
         return dmemory
-
-
-class TransformerOperation(Component):
-    """source (B, S) and target (B, T) to logits (B, T, V)."""
-
-    def __init__(self, config, dtype, rng):
-        arguments.transformer(config)
-        super().__init__(Transformer(config, dtype, rng), dtype)
-        self.width, self.max_len = config.d_model, config.max_len
-        self.vocabs = {"source": config.source_vocab, "target": config.target_vocab}
-
-    def buffers(self):
-        return {"positions": self.layer.source_embedding.positions.copy()}
-
-    def run(self, rng, *, source, target):
-        source, target = self._ids("source", source), self._ids("target", target)
-        arguments.same_batch("target", target, len(source))
-        memory, encoded = self.layer.encode(source, rng)
-        logits, decoded = self.layer.decode(target, memory, source, rng)
-        return {"logits": logits}, (encoded, decoded)
-
-    def back(self, cotangent, cache):
-        encoded, decoded = cache
-        self.layer.encode_backward(self.layer.decode_backward(cotangent("logits"), decoded), encoded)
-        return {}
-
-    def encode(self, *, source):
-        """memory (B, S, D)."""
-        memory, _ = self.guarded(self.layer.encode, self._ids("source", source))
-        return {"memory": memory}
-
-    def decode(self, *, target, memory, source):
-        """logits (B, T, V); `source` is there for its padding."""
-        source, target = self._ids("source", source), self._ids("target", target)
-        memory = arguments.real_array("memory", memory, self.dtype, rank=3, width=self.width)
-        arguments.same_batch("target", target, len(source))
-        fits = memory.shape[:2] == source.shape
-        arguments.require(
-            fits, "memory.shape", memory.shape, f"is not of source {source.shape}", "match them"
-        )
-        logits, _ = self.guarded(self.layer.decode, target, memory, source)
-        return {"logits": logits}
-
-    def _ids(self, name, ids):
-        ids = arguments.id_array(name, ids, self.vocabs[name])
-        arguments.require(ids.shape[1] > 0, f"{name}.shape", ids.shape, "is empty", "give at least one id")
-        arguments.length_within(name, ids.shape[1], self.max_len)
-        return ids

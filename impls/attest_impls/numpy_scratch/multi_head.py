@@ -3,38 +3,47 @@
 Shapes: B batch, T queries, S keys, D width, H heads, d = D / H.
 """
 
-from .attention import attention_backward, attention_forward
-from .layers import Layer, Linear
+from __future__ import annotations
+
+from attest.contract import Array, Config
+
+from .attention import DotProductAttention
+from .layers import Cache, DType, Layer, Linear, Random
+from .masks import Mask
 
 
 class Projections(Layer):
     """Three separate linear maps: queries from one input, keys and values from another."""
 
-    def __init__(self, config, dtype, rng):
+    def __init__(self, config: Config, dtype: DType, rng: Random) -> None:
         super().__init__()
-        for name in ("query", "key", "value"):
-            self.children[name] = Linear(config.d_model, config.d_model, config.bias, dtype, rng)
+        D, bias = config.d_model, config.bias
+        self.query = self.child("query", Linear(D, D, bias, dtype, rng))
+        self.key = self.child("key", Linear(D, D, bias, dtype, rng))
+        self.value = self.child("value", Linear(D, D, bias, dtype, rng))
 
-    def forward(self, query, key_value):
-        q, cache_q = self.children["query"].forward(query)
-        k, cache_k = self.children["key"].forward(key_value)
-        v, cache_v = self.children["value"].forward(key_value)
+    def project(self, query: Array, key_value: Array) -> tuple[tuple[Array, Array, Array], Cache]:
+        q, cache_q = self.query.forward(query)  # (B, T, D)
+        k, cache_k = self.key.forward(key_value)  # (B, S, D)
+        v, cache_v = self.value.forward(key_value)  # (B, S, D)
         return (q, k, v), (cache_q, cache_k, cache_v)
 
-    def backward(self, dq, dk, dv, cache):
+    def project_backward(self, dq: Array, dk: Array, dv: Array, cache: Cache) -> tuple[Array, Array]:
+        """`key_value` went two ways, so its gradient is the sum of both."""
         cache_q, cache_k, cache_v = cache
-        dquery = self.children["query"].backward(dq, cache_q)
-        dkey_value = self.children["key"].backward(dk, cache_k)
-        return dquery, dkey_value + self.children["value"].backward(dv, cache_v)
+        dquery = self.query.backward(dq, cache_q)
+        dkey_value = self.key.backward(dk, cache_k)
+        dkey_value += self.value.backward(dv, cache_v)
+        return dquery, dkey_value
 
 
-def split(x, heads):
+def split(x: Array, heads: int) -> Array:
     """(B, T, D) -> (B, H, T, d): head h holds features h d to (h + 1) d."""
     B, T, D = x.shape
     return x.reshape(B, T, heads, D // heads).swapaxes(1, 2)
 
 
-def merge(x):
+def merge(x: Array) -> Array:
     """(B, H, T, d) -> (B, T, D), the inverse of split; each is the gradient of the other."""
     B, H, T, d = x.shape
     return x.swapaxes(1, 2).reshape(B, T, H * d)
@@ -43,22 +52,35 @@ def merge(x):
 class MultiHeadAttention(Projections):
     """Concat(head_1, ..., head_H) W_O, with head_h = attention(Q W_Q,h, K W_K,h, V W_V,h)."""
 
-    def __init__(self, config, dtype, rng):
+    def __init__(self, config: Config, dtype: DType, rng: Random) -> None:
         super().__init__(config, dtype, rng)
         self.heads = config.num_heads
-        self.children["output"] = Linear(config.d_model, config.d_model, config.bias, dtype, rng)
+        self.attention = DotProductAttention()
+        self.output = self.child("output", Linear(config.d_model, config.d_model, config.bias, dtype, rng))
 
-    def forward(self, query, key_value, visible):
-        """`visible` is None or (B or 1, 1, T or 1, S), or (T, S); it reaches every head."""
-        projected, cache_in = super().forward(query, key_value)
-        q, k, v = (split(x, self.heads) for x in projected)
-        heads, weights, cache = attention_forward(q, k, v, visible)  # (B, H, T, d), (B, H, T, S)
-        output, cache_out = self.children["output"].forward(merge(heads))
-        return output, weights, (cache_in, cache, cache_out)
+    def forward(self, query: Array, key_value: Array, visible: Mask) -> tuple[Array, Array, Cache]:
+        """The output and the weights. `visible` is None, (T, S) or (B or 1, 1, T or 1, S), for every head."""
+        projected, cache_in = self.project(query, key_value)
+        q, k, v = (split(x, self.heads) for x in projected)  # (B, H, T or S, d)
+        heads, weights, attended = self.attention.forward(q, k, v, visible)  # (B, H, T, d), (B, H, T, S)
+        output, cache_out = self.output.forward(merge(heads))  # (B, T, D)
+        return output, weights, (cache_in, attended, cache_out)
 
-    def backward(self, doutput, cache, dweights=None):
+    def backward(self, doutput: Array, cache: Cache, dweights: Array | None = None) -> tuple[Array, Array]:
         """Gradients of `query` and `key_value`; in self-attention the caller adds them."""
-        cache_in, cache, cache_out = cache
-        dheads = split(self.children["output"].backward(doutput, cache_out), self.heads)
-        dq, dk, dv = attention_backward(dheads, dweights, cache)
-        return super().backward(merge(dq), merge(dk), merge(dv), cache_in)
+        cache_in, attended, cache_out = cache
+        dheads = split(self.output.backward(doutput, cache_out), self.heads)  # (B, H, T, d)
+        dq, dk, dv = self.attention.backward(dheads, attended, dweights)  # (B, H, T or S, d)
+        return self.project_backward(merge(dq), merge(dk), merge(dv), cache_in)
+
+    def keys_values(self, key_value: Array) -> tuple[Array, Array]:
+        """Keys and values (B, H, S, d) of every head, as generation keeps them."""
+        k, _ = self.key.forward(key_value)
+        v, _ = self.value.forward(key_value)
+        return split(k, self.heads), split(v, self.heads)
+
+    def read(self, query: Array, k: Array, v: Array, visible: Mask) -> Array:
+        """The output of `forward` for keys and values that `keys_values` made before."""
+        q, _ = self.query.forward(query)  # (B, T, D)
+        heads, _, _ = self.attention.forward(split(q, self.heads), k, v, visible)  # (B, H, T, d)
+        return self.output.forward(merge(heads))[0]  # (B, T, D)
