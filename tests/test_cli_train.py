@@ -74,8 +74,8 @@ def test_a_loss_that_stays_high_is_exit_code_one(attest):
             "Error: task='sorted' is unknown; use one of copy, reverse, sort",
         ),
         (
-            ["-i", "numpy_scratch"],
-            "Error: numpy_scratch: trainer is not offered; only an implementation with",
+            ["-i", "torch_nn"],
+            "Error: torch_nn: trainer is not offered; only an implementation with",
         ),
         (["-i", "lerner.py"], "Error: --impl=lerner.py does not exist; check the path"),
     ],

@@ -206,7 +206,7 @@ def test_generate_prints_input_output_and_score(untrained):
         (["3 1"], "length=2 was never trained"),
         (["3 x 4"], "symbol='x' is unknown"),
         (["3 1 4", "--width", "0"], "width=0 is not a positive integer"),
-        (["3 1 4", "--impl", "numpy_scratch"], "generate is not offered"),
+        (["3 1 4", "--impl", "torch_nn"], "generate is not offered"),
     ],
 )
 def test_generate_refuses_in_a_sentence(untrained, arguments, sentence):

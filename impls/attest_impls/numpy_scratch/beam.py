@@ -58,7 +58,7 @@ def continuations(logits: Array, live: Hypotheses, n: int) -> tuple[Array, Hypot
     log_p = log_softmax(logits.astype(np.float64))  # (B W, V)
     V = log_p.shape[-1]
     totals = (live.scores[..., None] + log_p.reshape(B, W, V)).reshape(B, W * V)
-    index = best_places(totals, 2 * W)  # (B, C), or fewer when W V is less
+    index = best_places(totals, 2 * W)  # (B, C); V is at least 3, so there are as many
     parents, token = np.divmod(index, V)
     found = live.picked(parents)
     found.tokens[:, :, n - 1] = token
@@ -80,7 +80,7 @@ def beam_search(
         logits, state = decoding.step(model, state, token)
         parents, found = continuations(logits[:, -1], live, n)
         ends = found.tokens[:, :, n - 1] == config.eos_id  # (B, C)
-        among_first = np.arange(ends.shape[1]) < width
+        among_first = np.arange(ends.shape[1]) < width  # one that ends further down is dropped
         ending = ends & among_first & (count < width) & (found.scores > NEVER)
         finished = finished.joined(found.only(ending, length_penalty(n, alpha)))
         finished = finished.picked(best_places(finished.scores, width))
