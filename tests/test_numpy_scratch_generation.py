@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from attest.hygiene import bytecodes
+from attest.checks.side_effects import bytecodes
 from attest_impls.numpy_scratch.sampling import drawn
 from scratch_cases import IMPL, SMALL, randomised, rng
 

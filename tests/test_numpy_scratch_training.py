@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from attest.hygiene import bytecodes
+from attest.checks.side_effects import bytecodes
 from scratch_cases import IMPL, SMALL, randomised, rng, tensors
 
 torch = pytest.importorskip("torch")
