@@ -34,7 +34,17 @@ def modules(root: Path) -> list[Path]:
 # because a failure in a record holds what diagnosis found; report comes before running, because a run ends by
 # writing reports.
 LAYERS = (
-    ("contract", "outcomes", "machine", "registry", "spec", "spelling"),
+    (
+        "contract",
+        "outcomes",
+        "machine",
+        "milestone_registry",
+        "order",
+        "registry",
+        "spec",
+        "spec_file",
+        "spelling",
+    ),
     ("adapters",),
     ("reference",),
     ("boundary",),

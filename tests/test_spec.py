@@ -79,7 +79,7 @@ def test_duplicates_are_refused(tmp_path):
     with pytest.raises(SpecError, match=r"'M9\.1' appears twice; ids are never reused"):
         read(tmp_path, MILESTONE + CRITERION + CRITERION)
     with pytest.raises(SpecError, match=r"milestone\.id='M9' is taken; choose another id"):
-        read(tmp_path, MILESTONE, MILESTONE)
+        read(tmp_path, MILESTONE + CRITERION, MILESTONE + CRITERION.replace("M9.1", "M9.2"))
 
 
 def test_a_longer_cycle_is_named(tmp_path):

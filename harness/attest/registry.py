@@ -20,7 +20,6 @@ from attest.contract import OPERATIONS, PROJECT, Hooks
 
 NAME_RULE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 HOOK = "attest_implementations"
-MILESTONES = "attest_milestones"
 
 
 class UsageError(ValueError):
@@ -118,8 +117,8 @@ def _is_module(name: str) -> bool:
 def load(request: Request) -> list[Any]:
     """Import the plugin and return its implementations; BrokenPlugin with one sentence where it cannot."""
     source = printable(request.target)
-    module = _import(request, source)
-    found = _call(_door(request, module, source), source)
+    module = import_plugin(request)
+    found = call_door(_door(request, module, source), source, "making the implementations")
     door = f"{request.factory or HOOK}()"
     if request.factory is not None and hasattr(found, "name"):
         found = [found]
@@ -132,25 +131,6 @@ def load(request: Request) -> list[Any]:
     return implementations
 
 
-def added_milestones(request: Request) -> list[tuple[str, str]]:
-    """What a plugin adds: pairs of a spec file and the module with its properties, both there."""
-    source = printable(request.target)
-    hook = getattr(_import(request, source), MILESTONES, None)
-    found = _call(hook, source) if callable(hook) else []
-    if not isinstance(found, list | tuple) or not all(isinstance(f, tuple) and len(f) == 2 for f in found):
-        raise BrokenPlugin(
-            f"{source}: {MILESTONES}() returned no list of pairs; return (spec file, module name)"
-        )
-    for path, module in found:
-        if not Path(path).is_file():
-            raise BrokenPlugin(f"{source}: {MILESTONES}() names {printable(str(path))}, which is no file")
-        try:
-            importlib.import_module(module)
-        except (Exception, SystemExit) as error:
-            raise BrokenPlugin(f"{source}: {module} cannot be imported ({sentence(error)})") from error
-    return [(str(Path(path).resolve()), module) for path, module in found]
-
-
 def offered(implementation: Any) -> list[str]:
     """The operations an implementation has."""
     return [name for name in OPERATIONS if callable(getattr(implementation, name, None))]
@@ -161,7 +141,9 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
-def _import(request: Request, source: str) -> ModuleType:
+def import_plugin(request: Request) -> ModuleType:
+    """The module behind a request; BrokenPlugin with one sentence where it cannot be imported."""
+    source = printable(request.target)
     try:
         if request.is_file:
             return _import_file(Path(request.target).resolve())
@@ -225,13 +207,14 @@ def _door(request: Request, module: ModuleType, source: str) -> Callable[[], Any
     return unmarked
 
 
-def _call(door: Callable[[], Any], source: str) -> Any:
+def call_door(door: Callable[[], Any], source: str, doing: str) -> Any:
+    """What a plugin's function returns; BrokenPlugin where it raises."""
     try:
         return door()
     except IndexError:
         return None  # pluggy drops a hook's None
     except (Exception, SystemExit) as error:
-        raise BrokenPlugin(f"{source}: making the implementations raised {sentence(error)}") from error
+        raise BrokenPlugin(f"{source}: {doing} raised {sentence(error)}") from error
 
 
 def _listed(found: Any, source: str, door: str) -> Sequence[Any]:

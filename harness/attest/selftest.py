@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
@@ -13,15 +12,16 @@ from typing import Any
 
 from attest.boundary import JudgedImplementation
 from attest.judging.catalogue import Defect, Variant, defects, variants
-from attest.judging.property import load_properties
-from attest.machine import cuda_available
-from attest.records.record import ERROR, FAIL, Record
+from attest.judging.property import costly_criteria, load_properties
+from attest.machine import lacking
+from attest.milestone_registry import bring_milestones, files_not_loaded
+from attest.records.record import ERROR, FAIL, NOT_RUN, Record
+from attest.registry import UsageError, parse_request
 from attest.report.writing import write_text
 from attest.running.judging import Settings, judge
 from attest.spec import load_spec
 
 KILLED, ALIVE = "killed", "alive"
-COSTLY = frozenset({"M5.4", "M6.5", "M6.6"})  # they train or time; only who is named for it is tried
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,7 @@ class Trial:
     correct: bool
     profile: str
     seed: int = 0
+    plugins: tuple[str, ...] = ()  # whose milestones the trial needs, as --impl takes them
 
 
 @dataclass(frozen=True)
@@ -53,10 +54,11 @@ class Outcome:
 
 def run_trial(trial: Trial) -> Outcome:
     """Judge one criterion on one defect, without shrinking."""
+    bring_plugins(trial.plugins)
     catalogue: Any = variants() if trial.correct else defects()
     impl = JudgedImplementation(catalogue[trial.name].build())
     spec = load_spec()
-    properties = [_unshrunk(p) for p in load_properties()[trial.criterion]]
+    properties = [_unshrunk(p) for p in load_properties().get(trial.criterion, [])]
     settings = Settings(profile=trial.profile, seed=trial.seed, spec_version=spec.version)
     record: Record = judge(spec.by_id[trial.criterion], properties, impl, settings)
     return Outcome(trial, record.verdict, record.reason, record.internal, record.seconds)
@@ -68,26 +70,45 @@ def _unshrunk(property: Any) -> Any:
     return replace(property, shrinks=False)
 
 
-def trials(chosen: Iterable[Defect], correct: Iterable[Variant], *, profile: str, deep: bool) -> list[Trial]:
-    """Expected killers only; deep: every criterion of the defect's milestone and those above it."""
-    spec = load_spec()
+def bring_plugins(plugins: Iterable[str]) -> list[str]:
+    """Take the milestones of these plugins, with operations and defects, into this process; their ids."""
+    brought = {m.file for text in plugins for m in bring_milestones(parse_request(text))}
+    return [m.id for m in load_spec().milestones if m.file in brought] if brought else []
+
+
+def check_killers() -> None:
+    """UsageError for a defect that names a criterion the spec does not have."""
+    for defect in defects().values():
+        for id in defect.killers:
+            if id not in load_spec().by_id:
+                raise UsageError(
+                    f"the defect {defect.name} names {id!r}, which is no criterion; name one of the spec"
+                )
+
+
+def trials(
+    chosen: Iterable[Defect],
+    correct: Iterable[Variant],
+    *,
+    profile: str,
+    deep: bool,
+    plugins: tuple[str, ...] = (),
+) -> list[Trial]:
+    """Each defect before the criteria it names, each variant before every criterion of its milestones.
+
+    With `deep` a defect stands before every criterion of its milestone. A costly criterion is tried on the
+    defects only that name it.
+    """
+    cheap = [c for c in load_spec().criteria if c.id not in costly_criteria()]
     planned = []
     for defect in chosen:
-        ids = (
-            [c.id for c in spec.criteria if _sees(c.milestone, defect.milestone) and c.id not in COSTLY]
-            if deep
-            else defect.killers
-        )
-        planned += [Trial(defect.name, id, False, profile) for id in dict.fromkeys((*defect.killers, *ids))]
+        more = [c.id for c in cheap if c.milestone == defect.milestone] if deep else []
+        ids = dict.fromkeys((*defect.killers, *more))
+        planned += [Trial(defect.name, id, False, profile, plugins=plugins) for id in ids]
     for variant in correct:
-        excused = COSTLY | set(variant.spared)
-        ids = tuple(c.id for c in spec.criteria if c.milestone in variant.milestones and c.id not in excused)
-        planned += [Trial(variant.name, id, True, profile) for id in ids]
+        asked = [c.id for c in cheap if c.milestone in variant.milestones and c.id not in variant.spared]
+        planned += [Trial(variant.name, id, True, profile, plugins=plugins) for id in asked]
     return planned
-
-
-def _sees(criterion_milestone: str, defect_milestone: str) -> bool:
-    return criterion_milestone == defect_milestone
 
 
 def run_trials(
@@ -112,65 +133,87 @@ def run_trials(
 
 
 def summarise(
-    outcomes: Sequence[Outcome], chosen: Sequence[Defect], correct: Sequence[Variant]
+    outcomes: Sequence[Outcome],
+    chosen: Sequence[Defect],
+    correct: Sequence[Variant],
+    *,
+    milestones: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """What selftest.json holds."""
+    """What selftest.json holds. Every criterion of these milestones, by default of all, must kill."""
     kills: dict[str, list[str]] = {}
     for outcome in outcomes:
         if outcome.kills and not outcome.trial.correct:
             kills.setdefault(outcome.trial.name, []).append(outcome.trial.criterion)
-    beyond = beyond_this_machine()
-    rows = []
-    for defect in chosen:
-        dead_by = kills.get(defect.name, [])
-        verdict = KILLED if set(defect.killers) - beyond <= set(dead_by) else ALIVE
-        rows.append(
-            {
-                "name": defect.name,
-                "milestone": defect.milestone,
-                "sin": defect.sin,
-                "verdict": verdict,
-                "expected": list(defect.killers),
-                "killed_by": dead_by,
-            }
-        )
-    refused = {
-        o.trial.name: f"{o.trial.criterion}: {o.reason}" for o in outcomes if o.trial.correct and o.kills
-    }
-    named = {id for ids in kills.values() for id in ids}
-    milestones = {d.milestone for d in chosen}
+    beyond = beyond_this_machine(outcomes)
+    criteria = [c.id for c in load_spec().criteria if not milestones or c.milestone in milestones]
+    properties, named = load_properties(), {id for d in defects().values() for id in d.killers}
+    killing = {id for ids in kills.values() for id in ids}
     return {
         "format": 1,
         "spec_version": load_spec().version,
-        "defects": rows,
-        "variants": [
-            {
-                "name": v.name,
-                "what": v.what,
-                "verdict": "refused" if v.name in refused else "lives",
-                "reason": refused.get(v.name, ""),
-            }
-            for v in correct
-        ],
-        "criteria_without_kill": [
-            c.id for c in load_spec().criteria if c.milestone in milestones and c.id not in named | beyond
-        ],
-        "harness_errors": [{**asdict(o.trial), "reason": o.reason} for o in outcomes if o.internal],
+        "defects": [_defect_row(d, kills.get(d.name, []), beyond) for d in chosen],
+        "variants": [_variant_row(v, outcomes) for v in correct],
+        "criteria_without_kill": [id for id in criteria if id not in killing | beyond],
+        "criteria_without_property": [id for id in criteria if not properties.get(id)],
+        "criteria_without_defect": [id for id in criteria if id not in named],
+        "files_not_loaded": [_short(f) for f in files_not_loaded()],
+        "harness_errors": [_error_row(o) for o in outcomes if o.internal],
     }
 
 
-def beyond_this_machine() -> set[str]:
-    """Criteria that need a GPU where there is none: they kill nothing here and prove nothing."""
-    return set() if cuda_available() else {c.id for c in load_spec().criteria if "cuda" in c.needs}
+def _defect_row(defect: Defect, killed_by: Sequence[str], beyond: set[str]) -> dict[str, Any]:
+    verdict = KILLED if set(defect.killers) - beyond <= set(killed_by) else ALIVE
+    return {
+        "name": defect.name,
+        "milestone": defect.milestone,
+        "sin": defect.sin,
+        "verdict": verdict,
+        "expected": list(defect.killers),
+        "killed_by": list(killed_by),
+    }
+
+
+def _variant_row(variant: Variant, outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    mine = [o for o in outcomes if o.trial.correct and o.trial.name == variant.name]
+    refused = [f"{o.trial.criterion}: {o.reason}" for o in mine if o.kills]
+    return {
+        "name": variant.name,
+        "what": variant.what,
+        "verdict": "refused" if refused else "lives",
+        "reason": refused[-1] if refused else "",
+    }
+
+
+def _error_row(outcome: Outcome) -> dict[str, Any]:
+    trial = asdict(outcome.trial)
+    del trial["plugins"]
+    return {**trial, "reason": outcome.reason}
+
+
+def _short(file: Path) -> str:
+    """The end of a path; its beginning belongs to this machine."""
+    return "/".join(file.parts[-4:])
+
+
+def beyond_this_machine(outcomes: Iterable[Outcome] = ()) -> set[str]:
+    """Criteria that cannot run here, for want of torch or a GPU: they kill nothing and prove nothing."""
+    lack = {c.id for c in load_spec().criteria if lacking(c.needs)}
+    return lack | {o.trial.criterion for o in outcomes if o.verdict == NOT_RUN}
 
 
 def passed(summary: dict[str, Any]) -> bool:
-    """Every defect dead, every criterion proved able to fail, every variant alive."""
+    """Every defect dead, every variant alive, every criterion with a property and a defect that it kills."""
+    empty = (
+        "criteria_without_kill",
+        "criteria_without_property",
+        "criteria_without_defect",
+        "files_not_loaded",
+        "harness_errors",
+    )
     return (
         all(d["verdict"] == KILLED for d in summary["defects"])
         and all(v["verdict"] == "lives" for v in summary["variants"])
-        and not summary["criteria_without_kill"]
-        and not summary["harness_errors"]
+        and not any(summary[name] for name in empty)
     )
 
 
@@ -179,12 +222,15 @@ def main(
     deep: bool = False,
     milestones: Sequence[str] = (),
     names: Sequence[str] = (),
+    plugins: tuple[str, ...] = (),
     reports: Path | None = Path("reports"),
     workers: int = 2,
     profile: str = "quick",
     on_outcome: Callable[[Outcome], None] = lambda outcome: None,
 ) -> tuple[int, dict[str, Any]]:
     """Run the trials, write selftest.json, and return the exit code with the summary."""
+    bring_plugins(plugins)
+    check_killers()
     chosen = [
         d
         for d in defects().values()
@@ -195,19 +241,11 @@ def main(
         for v in variants().values()
         if (not milestones or set(v.milestones) & set(milestones)) and (not names or v.name in names)
     ]
-    planned = trials(chosen, correct, profile=profile, deep=deep)
-    summary = summarise(run_trials(planned, workers=workers, on_outcome=on_outcome), chosen, correct)
-    if names:  # some of the defects say nothing about which criteria kill none
-        summary["criteria_without_kill"] = []
+    planned = trials(chosen, correct, profile=profile, deep=deep, plugins=plugins)
+    outcomes = run_trials(planned, workers=workers, on_outcome=on_outcome)
+    summary = summarise(outcomes, chosen, correct, milestones=milestones)
+    if names:  # some of the defects say nothing about the criteria
+        summary |= {name: [] for name in summary if name.startswith("criteria_without")}
     if reports is not None:
         write_text(reports / "selftest.json", json.dumps(summary, indent=1) + "\n")
     return (0 if passed(summary) else 1), summary
-
-
-if __name__ == "__main__":
-    code, result = main(reports=None, milestones=sys.argv[1:], workers=1)
-    for row in [*result["defects"], *result["variants"]]:
-        if row["verdict"] not in (KILLED, "lives"):
-            print(row)
-    print("without kill:", result["criteria_without_kill"], "errors:", result["harness_errors"])
-    sys.exit(code)

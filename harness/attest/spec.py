@@ -3,34 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
-from typing import Any
 
-from attest.contract import OPERATIONS
+from attest.contract import OPERATIONS, Milestone
+from attest.order import criterion_order, milestone_order
+from attest.spec_file import SpecError, read_file, refuse
 
-LEVELS = ("must", "should", "may")
-CAPABILITIES = frozenset({"gradients", "torch", "cuda", "compiled"})
-_REQUIRED = (
-    "id",
-    "title",
-    "level",
-    "acceptance",
-    "statement",
-    "why",
-    "sources",
-    "needs",
-    "stands_on",
-    "hint",
-)
-_OPTIONAL = ("symptoms",)
-
-
-class SpecError(ValueError):
-    """A spec file that cannot be used; the message names file, key and remedy."""
+__all__ = ["Criterion", "MilestoneSpec", "Spec", "SpecError", "load_spec", "read_spec", "spec_directory"]
 
 
 @dataclass(frozen=True)
@@ -62,7 +45,7 @@ class Criterion:
 
 
 @dataclass(frozen=True)
-class Milestone:
+class MilestoneSpec:
     """A named group of criteria with the acceptance criteria it answers."""
 
     id: str
@@ -71,13 +54,14 @@ class Milestone:
     operations: tuple[str, ...]
     acceptance: Mapping[str, str]
     criteria: tuple[Criterion, ...]
+    file: Path
 
 
 @dataclass(frozen=True)
 class Spec:
-    """All milestones, in the order of their files."""
+    """All milestones in order: M2 before M10, MC after those with a number."""
 
-    milestones: tuple[Milestone, ...]
+    milestones: tuple[MilestoneSpec, ...]
     by_id: Mapping[str, Criterion] = field(repr=False)
 
     @property
@@ -91,7 +75,13 @@ class Spec:
         """Every criterion in order."""
         return tuple(c for m in self.milestones for c in m.criteria)
 
-    def milestone(self, id: str) -> Milestone:
+    @property
+    def operations(self) -> dict[str, list[str]]:
+        """The operations of each milestone; one that several name belongs to the first of them."""
+        owner = {name: m.id for m in reversed(self.milestones) for name in m.operations}
+        return {m.id: [o for o in m.operations if owner[o] == m.id] for m in self.milestones}
+
+    def milestone(self, id: str) -> MilestoneSpec:
         """The milestone of this id."""
         return next(m for m in self.milestones if m.id == id)
 
@@ -103,79 +93,38 @@ def spec_directory() -> Path:
     return packaged if packaged.is_dir() else here.parents[2] / "spec"
 
 
+def load_spec(extra: tuple[Milestone, ...] = ()) -> Spec:
+    """The spec of every milestone that this process knows, and of these further ones."""
+    from attest.milestone_registry import milestones
+
+    found = {m.file: m for m in (*milestones(), *extra)}
+    names = dict.fromkeys(name for m in found.values() for name in m.operation_names)
+    return _load(tuple(found), tuple(names))
+
+
 @cache
-def load_spec(extra: tuple[Path, ...] = ()) -> Spec:
-    """The spec of this package and of any further milestone files."""
-    files = [*sorted(spec_directory().glob("m[0-9]*.toml")), *sorted(spec_directory().glob("compiled.toml"))]
-    return read_spec((*files, *extra))
+def _load(files: tuple[Path, ...], operations: tuple[str, ...]) -> Spec:
+    return read_spec(files, operations)
 
 
-def read_spec(files: Iterable[Path]) -> Spec:
-    """Read and check these files as one spec."""
-    milestones: list[Milestone] = []
+def read_spec(files: Iterable[Path], operations: Iterable[str] = ()) -> Spec:
+    """Read and check these files as one spec. `operations` are allowed beside those of the contract."""
+    groups: list[MilestoneSpec] = []
     by_id: dict[str, Criterion] = {}
+    known = {*OPERATIONS, *operations}
     for path in files:
-        milestone = _read_milestone(path)
-        if milestone.id in {m.id for m in milestones}:
-            raise SpecError(f"{path.name}: milestone.id={milestone.id!r} is taken; choose another id")
-        for criterion in milestone.criteria:
+        head, rows = read_file(path, known)
+        if head["id"] in {m.id for m in groups}:
+            refuse(path, f"milestone.id={head['id']!r} is taken; choose another id")
+        criteria = tuple(Criterion(**row) for row in rows)
+        for criterion in criteria:
             if criterion.id in by_id:
-                raise SpecError(
-                    f"{path.name}: criterion id={criterion.id!r} appears twice; ids are never reused"
-                )
+                refuse(path, f"criterion id={criterion.id!r} appears twice; ids are never reused")
             by_id[criterion.id] = criterion
-        milestones.append(milestone)
+        groups.append(MilestoneSpec(**head, criteria=criteria, file=path))
     _check_graph(by_id)
-    return Spec(tuple(milestones), by_id)
-
-
-def _read_milestone(path: Path) -> Milestone:
-    try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise SpecError(f"{path.name}: cannot be read ({error.strerror}); check the path") from None
-    except tomllib.TOMLDecodeError as error:
-        raise SpecError(f"{path.name}: not valid TOML ({error}); correct the syntax") from None
-    head = data.get("milestone")
-    if not isinstance(head, dict):
-        raise SpecError(
-            f"{path.name}: [milestone] is missing; add id, title, summary, operations, acceptance"
-        )
-    for key in ("id", "title", "summary", "operations", "acceptance"):
-        if key not in head:
-            raise SpecError(f"{path.name}: milestone.{key} is missing; add it")
-    for operation in head["operations"]:
-        if operation not in OPERATIONS:
-            raise SpecError(f"{path.name}: milestone.operations has {operation!r}, which the contract lacks")
-    criteria = tuple(_read_criterion(path, head, row) for row in data.get("criterion", []))
-    return Milestone(
-        head["id"], head["title"], head["summary"], tuple(head["operations"]), head["acceptance"], criteria
-    )
-
-
-def _read_criterion(path: Path, head: Mapping[str, Any], row: Mapping[str, Any]) -> Criterion:
-    name = row.get("id", "(without id)")
-    where = f"{path.name}: criterion {name}"
-    for key in _REQUIRED:
-        if key not in row:
-            raise SpecError(f"{where}: {key} is missing; add it")
-    for key in row:
-        if key not in (*_REQUIRED, *_OPTIONAL):
-            raise SpecError(f"{where}: {key} is not a key of a criterion; remove it or correct its spelling")
-    if not str(name).startswith(f"{head['id']}."):
-        raise SpecError(f"{where}: id={name!r} does not belong to {head['id']}; start it with {head['id']}.")
-    if row["level"] not in LEVELS:
-        raise SpecError(f"{where}: level={row['level']!r} is unknown; use one of {', '.join(LEVELS)}")
-    for answer in row["acceptance"]:
-        if answer not in head["acceptance"]:
-            raise SpecError(f"{where}: acceptance={answer!r} is not in milestone.acceptance; add it there")
-    for need in row["needs"]:
-        if need not in OPERATIONS and need not in CAPABILITIES:
-            raise SpecError(
-                f"{where}: needs={need!r} is neither an operation nor one of {sorted(CAPABILITIES)}"
-            )
-    values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v.strip() for k, v in row.items()}
-    return Criterion(**values)
+    groups.sort(key=lambda group: milestone_order(group.id))
+    return Spec(tuple(groups), {c.id: c for group in groups for c in group.criteria})
 
 
 def _check_graph(by_id: Mapping[str, Criterion]) -> None:
@@ -185,16 +134,12 @@ def _check_graph(by_id: Mapping[str, Criterion]) -> None:
                 raise SpecError(
                     f"criterion {criterion.id}: stands_on={below!r} is unknown; name an existing criterion"
                 )
-    done: set[str] = set()
-
-    def visit(id: str, path: tuple[str, ...]) -> None:
-        if id in path:
-            cycle = " -> ".join((*path[path.index(id) :], id))
-            raise SpecError(f"criterion {id}: stands_on forms a cycle ({cycle}); remove one of its links")
-        if id not in done:
-            for below in by_id[id].stands_on:
-                visit(below, (*path, id))
-            done.add(id)
-
-    for id in by_id:
-        visit(id, ())
+    try:
+        TopologicalSorter({id: criterion.stands_on for id, criterion in by_id.items()}).prepare()
+    except CycleError as error:
+        cycle = error.args[1][:0:-1]  # each stands on the next; the first is named again at the end
+        start = cycle.index(min(cycle, key=criterion_order))
+        path = " -> ".join((*cycle[start:], *cycle[:start], cycle[start]))
+        raise SpecError(
+            f"criterion {cycle[start]}: stands_on forms a cycle ({path}); remove one of its links"
+        ) from None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from attest.spec import Criterion, Milestone, Spec
+    from attest.spec import Criterion, MilestoneSpec, Spec
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -57,7 +57,7 @@ def _explain_criterion(criterion: Criterion, spec: Spec) -> None:
     click.echo(f"\n  pytest --impl=mine.py --criterion {criterion.id}")
 
 
-def _explain_milestone(milestone: Milestone) -> None:
+def _explain_milestone(milestone: MilestoneSpec) -> None:
     click.echo(f"{milestone.id} {milestone.title}")
     _paragraph("", milestone.summary, margin=2)
     for key, text in milestone.acceptance.items():

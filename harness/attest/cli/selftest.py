@@ -9,6 +9,8 @@ from typing import Any
 
 import click
 
+from attest.order import criterion_order
+
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
@@ -20,6 +22,8 @@ import click
 @click.option(
     "--defect", "-d", multiple=True, metavar="NAME", help="Only this defect or correct variant; repeats."
 )
+@click.option("--impl", "-i", multiple=True, metavar="IMPL",
+              help="The milestones this plugin brings; without --milestone only those; repeats.")  # fmt: skip
 @click.option("--reports", default="reports", show_default=True, type=click.Path(path_type=Path),
               metavar="DIR", help="Where selftest.json goes; only a whole run writes it.")  # fmt: skip
 @click.option("-n", "workers", type=click.IntRange(1), metavar="N",
@@ -30,18 +34,22 @@ def command(
     deep: bool,
     milestone: tuple[str, ...],
     defect: tuple[str, ...],
+    impl: tuple[str, ...],
     reports: Path,
     workers: int | None,
 ) -> None:
     """Show that the harness can fail: each known defect dies, each correct variant lives.
 
-    Exit code 1 when a defect lives, a criterion kills nothing, or a correct variant is refused.
+    Exit code 1 when a defect lives, a correct variant is refused, a criterion has no property or no defect or
+    kills nothing, or a file of defects was not loaded.
     """
     from rich.console import Console
     from rich.progress import Progress
 
     from attest import selftest
 
+    brought = _bring(impl)
+    milestone = milestone or (() if defect else brought)
     _check_names(milestone, defect)
     with Progress(transient=True, console=Console(stderr=True)) as progress:
         task = progress.add_task("trials", total=None)
@@ -49,6 +57,7 @@ def command(
             deep=deep,
             milestones=milestone,
             names=defect,
+            plugins=impl,
             reports=None if milestone or defect else reports,
             workers=workers or min(2, os.cpu_count() or 1),
             on_outcome=lambda outcome: progress.update(task, advance=1, description=outcome.trial.name),
@@ -56,6 +65,25 @@ def command(
     for line in _lines(summary):
         click.echo(line)
     ctx.exit(code)
+
+
+def _bring(impl: tuple[str, ...]) -> tuple[str, ...]:
+    """The ids of the milestones that these plugins bring; each must bring one."""
+    from attest.registry import BrokenPlugin, UsageError, printable
+    from attest.selftest import bring_plugins, check_killers
+    from attest.spec import SpecError
+
+    found: list[str] = []
+    try:
+        for text in impl:
+            ids = bring_plugins((text,))
+            if not ids:
+                raise UsageError(f"--impl={printable(text)} brings no milestone; give it attest_milestones()")
+            found += ids
+        check_killers()
+    except (BrokenPlugin, SpecError, UsageError) as error:
+        raise click.UsageError(str(error)) from None
+    return tuple(found)
 
 
 def _check_names(milestones: tuple[str, ...], names: tuple[str, ...]) -> None:
@@ -86,11 +114,18 @@ def _lines(summary: dict[str, Any]) -> Iterator[str]:
     living = sum(v["verdict"] == "lives" for v in correct)
     yield f"{killed} of {len(rows)} defects killed, {living} of {len(correct)} correct variants live"
     yield f"criteria that kill nothing: {', '.join(summary['criteria_without_kill']) or 'none'}"
+    for what, name in (
+        ("criteria without a property", "criteria_without_property"),
+        ("criteria without a defect", "criteria_without_defect"),
+        ("files that were not loaded", "files_not_loaded"),
+    ):
+        if summary[name]:
+            yield f"{what}: {', '.join(summary[name])}"
 
 
 def _matrix(milestone: str, rows: list[dict[str, Any]]) -> Iterator[str]:
     """x: named and kills; +: kills though not named; O: named and does not kill."""
-    ids = sorted({id for row in rows for id in (*row["expected"], *row["killed_by"])}, key=_position)
+    ids = sorted({id for row in rows for id in (*row["expected"], *row["killed_by"])}, key=criterion_order)
     heads = [id.partition(".")[2] if id.startswith(f"{milestone}.") else id for id in ids]
     yield f"{milestone:<40} " + " ".join(f"{head:>3}" for head in heads)
     for row in rows:
@@ -102,8 +137,3 @@ def _mark(id: str, row: dict[str, Any]) -> str:
     if id in row["expected"]:
         return "x" if id in row["killed_by"] else "O"
     return "+" if id in row["killed_by"] else "."
-
-
-def _position(id: str) -> tuple[str, int, str]:
-    milestone, _, number = id.partition(".")
-    return milestone, int("".join(c for c in number if c.isdigit()) or 0), number

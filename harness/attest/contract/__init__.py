@@ -47,6 +47,7 @@ from attest.contract.arrays import Array, Arrays, float_dtype
 from attest.contract.config import Config
 from attest.contract.declarations import Implementation, KnownFailure, ShapePolicy
 from attest.contract.hooks import PROJECT, Hooks, hookimpl, hookspec
+from attest.contract.milestones import Milestone
 from attest.contract.operations import FUNCTIONS, OPERATIONS
 from attest.contract.protocols import (
     CompiledComponent,
@@ -72,6 +73,7 @@ __all__ = [
     "Hooks",
     "Implementation",
     "KnownFailure",
+    "Milestone",
     "Optimizer",
     "ShapePolicy",
     "Trainer",

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
 
 import pluggy
 
 from attest.contract.declarations import Implementation
+from attest.contract.milestones import Milestone
 
 PROJECT = "attest"
 hookspec = pluggy.HookspecMarker(PROJECT)
@@ -28,11 +29,15 @@ class Hooks:
         raise NotImplementedError
 
     @hookspec
-    def attest_milestones(self) -> Sequence[Any]:
-        """Return further milestones as pairs: path of a spec file, name of the module with its properties.
+    def attest_milestones(self) -> Sequence[Milestone | tuple[str | Path, str]]:
+        """Return further milestones, as a list.
 
         >>> @pluggy.HookimplMarker("attest")
         ... def attest_milestones():
-        ...     return [(Path(__file__).parent / "m07_mine.toml", "my_package.m07_criteria")]
+        ...     here = Path(__file__).parent
+        ...     parts = {"properties": "mine.properties", "defects": "mine.defects"}
+        ...     return [attest.Milestone(spec=here / "m20_mine.toml", **parts)]
+
+        A milestone without defects may be a pair: its spec file, the module of its properties.
         """
         raise NotImplementedError

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from typing import Any
 
-OPERATIONS: Mapping[str, str] = {
+OPERATIONS: dict[str, str] = {
     "attention": "M1",
     "qkv_projection": "M1",
     "length_mask": "M1",
@@ -31,3 +31,13 @@ OPERATIONS: Mapping[str, str] = {
 }
 
 FUNCTIONS = frozenset({"length_mask", "padding_mask", "causal_mask", "next_token_distribution"})
+
+
+def register_operation(record: Any) -> None:
+    """Add an operation of a plugin; ValueError where its name is taken or no name."""
+    name = record.name
+    if not (isinstance(name, str) and name.isidentifier()):
+        raise ValueError(f"name={name!r} cannot name an operation; use letters, digits and underscores")
+    if name in OPERATIONS:
+        raise ValueError(f"name={name!r} is an operation already; choose another name")
+    OPERATIONS[name] = record.milestone

@@ -22,6 +22,7 @@ from attest.contract.parameters import shapes
 from attest.judging.catalogue import Defect, defects
 from attest.judging.evidence import collecting
 from attest.judging.property import EXAMPLES, Property, run_property
+from attest.order import milestone_order
 from attest.outcomes import NotOffered, NotRun, Violation
 from attest.reference.implementation import ReferenceImplementation
 
@@ -84,7 +85,7 @@ def _candidates(criterion: str) -> list[Defect]:
     milestone = criterion.partition(".")[0]
     every = list(defects().values())
     return sorted(
-        (d for d in every if d.milestone <= milestone),
+        (d for d in every if milestone_order(d.milestone) <= milestone_order(milestone)),
         key=lambda d: (criterion not in d.killers, d.milestone != milestone),
     )
 

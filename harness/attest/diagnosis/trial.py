@@ -1,6 +1,6 @@
 """How often the diagnosis names the right defect, measured on strangers whose defect is known.
 
-    python -m attest.diagnosis_trial [M1 ...] [tests/strangers.py] [every=6]
+    python -m attest.diagnosis.trial [M1 ...] [tests/strangers.py] [every=6]
 
 Every known defect is presented under another name to the criterion that kills it first, and so is every
 re-implementation that a file with FAULTS (defect to criterion) and Stranger(defect) holds. A stranger counts
@@ -23,6 +23,7 @@ from attest.diagnosis.likeness import Likeness, diagnose
 from attest.judging.catalogue import Defect, defects
 from attest.judging.evidence import collecting
 from attest.judging.property import Property, load_properties, run_property
+from attest.order import milestone_order
 from attest.outcomes import NotOffered, NotRun, Violation
 
 
@@ -106,7 +107,7 @@ def table(namings: Iterable[Naming]) -> Iterator[str]:
         right[milestone] += naming.right
     yield "| milestone | strangers | named | share |"
     yield "|---|---|---|---|"
-    for milestone in sorted(total):
+    for milestone in sorted(total, key=milestone_order):
         share = right[milestone] / total[milestone]
         yield f"| {milestone} | {total[milestone]} | {right[milestone]} | {share:.0%} |"
     everything = sum(right.values()) / max(1, sum(total.values()))
@@ -149,7 +150,7 @@ def main(arguments: list[str]) -> int:
     print("\n".join(lines))
     if not milestones:
         Path("docs").mkdir(exist_ok=True)
-        command = " ".join(("python -m attest.diagnosis_trial", *arguments))
+        command = " ".join(("python -m attest.diagnosis.trial", *arguments))
         Path("docs/diagnosis.md").write_text(PAGE.format(command=command) + "\n".join(lines) + "\n")
     return 0 if namings and sum(n.right for n in namings) >= 0.9 * len(namings) else 1
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from inspect import cleandoc
 from typing import Any, TypeVar
 
-from attest.judging.loading import load_milestones
+from attest.milestone_registry import load_parts
 from attest.reference.component import ReferenceComponent
 from attest.reference.formulas import Formulas
 from attest.reference.generator import ReferenceGenerator
@@ -112,13 +112,13 @@ def assemble(piece: type[Any], name: str) -> Any:
 
 def defects() -> Mapping[str, Defect]:
     """Every defect by name."""
-    load_milestones("defects", "variants")
+    load_parts("defects", "variants")
     return _defects
 
 
 def variants() -> Mapping[str, Variant]:
     """Every correct variant by name."""
-    load_milestones("defects", "variants")
+    load_parts("defects", "variants")
     return _variants
 
 

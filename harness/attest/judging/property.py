@@ -13,12 +13,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 
 from attest.boundary import JudgedImplementation
 from attest.judging.evidence import current
-from attest.judging.loading import load_milestones
+from attest.milestone_registry import load_parts
 from attest.outcomes import Violation
 
 EXAMPLES = {"quick": 16, "standard": 60, "deep": 400}
@@ -38,6 +37,8 @@ class Property:
     steps: int = 0  # of a state machine
     trains: bool = False
     replay: str = ""  # the property that runs a case of the machine again
+    costly: bool = False
+    first: bool = False
 
     def examples(self, profile: str) -> int:
         """How many cases are drawn in a profile; 1 where nothing is drawn."""
@@ -84,30 +85,49 @@ def verifies(
     shrinks: bool = True,
     only: tuple[str, ...] = (),
     trains: bool = False,
+    costly: bool = False,
+    first: bool = False,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Register a property for these criteria. `effort` multiplies the profile's number of examples.
 
-    One that `trains` a model is not put to other implementations to compare them.
+    One that `trains` a model is not put to other implementations to compare them. The criterion of a `costly`
+    one is tried by the self-test on those defects only that name it. The criterion of one that comes `first`
+    is judged before the others, which use what it has trained.
     """
 
     def register(check: Callable[..., None]) -> Callable[..., None]:
         strategies = getattr(check, "strategies", {})
         steps, replay = getattr(check, "steps", 0), getattr(check, "replay", "")
         for id in criteria:
-            name = check.__name__
-            found = Property(id, name, check, strategies, effort, shrinks, only, steps, trains, replay)
+            found = Property(
+                criterion=id,
+                name=check.__name__,
+                check=check,
+                strategies=strategies,
+                effort=effort,
+                shrinks=shrinks,
+                only=only,
+                steps=steps,
+                trains=trains,
+                replay=replay,
+                costly=costly,
+                first=first,
+            )
             _registry.setdefault(id, []).append(found)
         return check
 
     return register
 
 
-def load_properties(extra: tuple[str, ...] = ()) -> Mapping[str, list[Property]]:
-    """Every property by criterion id, from the milestones of this package and any further modules."""
-    load_milestones("properties")
-    for name in extra:
-        import_module(name)
+def load_properties() -> Mapping[str, list[Property]]:
+    """Every property by criterion id, of the milestones of this package and of plugins."""
+    load_parts("properties")
     return _registry
+
+
+def costly_criteria() -> frozenset[str]:
+    """Criteria that train or time a model."""
+    return frozenset(id for id, found in load_properties().items() if any(p.costly for p in found))
 
 
 def run_property(

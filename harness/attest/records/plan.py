@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
+from attest.contract import Milestone
 from attest.judging.property import Property, load_properties
+from attest.milestone_registry import bring_milestones
 from attest.registry import parse_request
 from attest.spec import Spec, load_spec
 
@@ -23,7 +23,7 @@ class Target:
     dtype: str | None = None
     device: str = "cpu"
     broken: str = ""
-    milestones: tuple[tuple[str, str], ...] = ()
+    milestones: tuple[Milestone, ...] = ()  # with the names of their operations
 
 
 @dataclass(frozen=True)
@@ -43,14 +43,15 @@ class Plan:
 
     def to_json(self) -> str:
         """One line for the workers."""
-        return json.dumps(asdict(self))
+        return json.dumps(asdict(self), default=str)  # of a path
 
     @classmethod
     def from_json(cls, text: str) -> Plan:
         """The inverse of `to_json`."""
         data = json.loads(text)
         targets = tuple(
-            Target(**{**t, "milestones": tuple(map(tuple, t["milestones"]))}) for t in data.pop("targets")
+            Target(**{**t, "milestones": tuple(Milestone(**m) for m in t["milestones"])})
+            for t in data.pop("targets")
         )
         criteria, refused = tuple(data.pop("criteria")), tuple(data.pop("refused"))
         return cls(targets=targets, criteria=criteria, refused=refused, **data)
@@ -58,17 +59,21 @@ class Plan:
     @property
     def spec(self) -> Spec:
         """The spec with the milestones that plugins add."""
-        return load_spec(tuple(Path(path) for path, _ in added(self.targets)))
+        return load_spec(added(self.targets))
 
     def properties(self) -> Mapping[str, list[Property]]:
         """Every property by criterion, those of added milestones too."""
-        for target in self.targets:
-            folder = str(Path(parse_request(target.request).target).resolve().parent)
-            if target.milestones and folder not in sys.path:
-                sys.path.insert(0, folder)
-        return load_properties(tuple(module for _, module in added(self.targets)))
+        bring(self.targets)
+        return load_properties()
 
 
-def added(targets: Iterable[Target]) -> tuple[tuple[str, str], ...]:
-    """Spec file and module of each milestone that plugins add, each once."""
-    return tuple(dict.fromkeys(pair for target in targets for pair in target.milestones))
+def added(targets: Iterable[Target]) -> tuple[Milestone, ...]:
+    """The milestones that plugins add, each once."""
+    return tuple({m.file: m for target in targets for m in target.milestones}.values())
+
+
+def bring(targets: Iterable[Target]) -> None:
+    """Take the milestones of these plugins into this process, with their operations and defects."""
+    for target in targets:
+        if target.milestones:
+            bring_milestones(parse_request(target.request))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from graphlib import TopologicalSorter
 
+from attest.order import criterion_order
 from attest.records.record import ERROR, FAIL, KNOWN, NOT_OFFERED, NOT_RUN, THIN, Record
 from attest.spec import Spec
 
@@ -31,20 +33,18 @@ def with_blocks(spec: Spec, records: Sequence[Record]) -> list[Record]:
     """The records of one implementation, each with the failing criteria it stands on."""
     broken = {r.criterion for r in records if r.verdict in BROKEN}
     below = _below(spec)
-    return [r.but(blocked_by=tuple(sorted(below.get(r.criterion, set()) & broken))) for r in records]
+    return [
+        r.but(blocked_by=tuple(sorted(below.get(r.criterion, set()) & broken, key=criterion_order)))
+        for r in records
+    ]
 
 
 def _below(spec: Spec) -> Mapping[str, set[str]]:
+    """Everything each criterion stands on, near and far."""
+    direct = {id: criterion.stands_on for id, criterion in spec.by_id.items()}
     reach: dict[str, set[str]] = {}
-
-    def visit(id: str) -> set[str]:
-        if id not in reach:
-            direct = spec.by_id[id].stands_on
-            reach[id] = set(direct).union(*(visit(d) for d in direct))
-        return reach[id]
-
-    for id in spec.by_id:
-        visit(id)
+    for id in TopologicalSorter(direct).static_order():
+        reach[id] = set(direct[id]).union(*(reach[below] for below in direct[id]))
     return reach
 
 

@@ -8,11 +8,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from attest.order import criterion_order
 from attest.records.plan import Plan, Target
 from attest.records.record import ERROR, FAIL, KNOWN, NOT_OFFERED, PASS, Record
 from attest.records.verdicts import CONFORMS, CONFORMS_WITH_KNOWN, INCOMPLETE, milestone_verdict
 from attest.report.environment import environment
-from attest.spec import Criterion, Milestone, Spec
+from attest.spec import Criterion, MilestoneSpec, Spec
 
 FORMAT = 1
 MET, MET_WITH_KNOWN, NOT_MET = "met", "met with known failures", "not met"
@@ -55,7 +56,7 @@ def selection(spec: Spec, selected: Sequence[str], records: Sequence[Record]) ->
     }
 
 
-def _milestone(milestone: Milestone, rows: Sequence[Document], selected: Sequence[str]) -> Document:
+def _milestone(milestone: MilestoneSpec, rows: Sequence[Document], selected: Sequence[str]) -> Document:
     mine = [r for r in rows if r["id"].partition(".")[0] == milestone.id]
     absent = [c.id for c in milestone.criteria if c.id not in {r["id"] for r in mine}]
     answers = {
@@ -102,7 +103,7 @@ def acceptance_verdict(answers: Iterable[str], rows: Sequence[Mapping[str, Any]]
 
 def _criterion(criterion: Criterion, record: Record, target: Target | None) -> Document:
     kept = {name: value for name, value in asdict(record).items() if name not in _ELSEWHERE}
-    kept["blocked_by"] = sorted(record.blocked_by, key=by_number)
+    kept["blocked_by"] = sorted(record.blocked_by, key=criterion_order)
     kept["reason"] = without_paths(record.reason)
     if record.failure is not None:
         replay = record.failure.replay or replay_command(record, target)
@@ -126,12 +127,6 @@ def replay_command(record: Record, target: Target | None) -> str:
     if target and target.device != "cpu" and "device=" not in request:
         words += ["--attest-device", target.device]
     return shlex.join(words)
-
-
-def by_number(id: str) -> tuple[str, int, str]:
-    """Sorts M1.4a after M1.4 and before M1.10."""
-    milestone, _, number = id.partition(".")
-    return milestone, int("".join(c for c in number if c.isdigit()) or 0), number
 
 
 def first_sentence(text: str) -> str:

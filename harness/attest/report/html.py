@@ -14,6 +14,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from attest.order import milestone_order
 from attest.records.record import ERROR, FAIL, KNOWN, NOT_OFFERED, NOT_RUN, PASS, THIN
 from attest.records.verdicts import CONFORMS, CONFORMS_WITH_KNOWN, DOES_NOT_CONFORM, INCOMPLETE
 from attest.report.causes import likely_causes, unexplained
@@ -91,7 +92,7 @@ def _start(document: Document) -> dict[str, Any]:
 
 
 def _milestones(documents: Sequence[Document]) -> list[dict[str, Any]]:
-    """Milestones in the order of the reports, each criterion with one result per implementation."""
+    """Milestones in order, each criterion with one result per implementation."""
     found: dict[str, dict[str, Any]] = {}
     for document in documents:
         for m in document["milestones"]:
@@ -102,7 +103,7 @@ def _milestones(documents: Sequence[Document]) -> list[dict[str, Any]]:
                 entry["answers"].setdefault(a["id"], {})[name] = a["verdict"]
             for row in m["criteria"]:
                 entry["criteria"].setdefault(row["id"], {**row, "results": {}})["results"][name] = row
-    return list(found.values())
+    return [found[id] for id in sorted(found, key=milestone_order)]
 
 
 def _sentence(document: Document) -> str:

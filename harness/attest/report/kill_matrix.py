@@ -9,7 +9,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from attest.report.document import by_number
+from attest.order import criterion_order, milestone_order
 from attest.report.failure_text import one_line
 from attest.report.svg import element, fit, picture, rect, text
 
@@ -31,13 +31,14 @@ def kill_matrices(selftest: Mapping[str, Any]) -> Iterator[tuple[str, str, Marku
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for defect in selftest["defects"]:
         groups.setdefault(str(defect["milestone"]), []).append(defect)
-    for milestone, defects in sorted(groups.items()):
+    for milestone in sorted(groups, key=milestone_order):
+        defects = groups[milestone]
         dead = sum(d["verdict"] == "killed" for d in defects)
         yield milestone, f"{dead} of {len(defects)} known defects are caught", _matrix(milestone, defects)
 
 
 def _matrix(milestone: str, defects: Sequence[Mapping[str, Any]]) -> Markup:
-    columns = sorted({c for d in defects for c in (*d["expected"], *d["killed_by"])}, key=by_number)
+    columns = sorted({c for d in defects for c in (*d["expected"], *d["killed_by"])}, key=criterion_order)
     names = [str(d["name"]) for d in defects]
     left, top = fit(names, most=280), fit(columns) + 6
     parts = [*_heads(columns, left, top)]

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from attest.order import criterion_order, milestone_order
 from attest.records.record import ERROR, FAIL, KNOWN
 from attest.registry import printable
-from attest.report.document import Document, acceptance_verdict, by_number, verdict_of_rows
+from attest.report.document import Document, acceptance_verdict, verdict_of_rows
 from attest.report.reading import ReportError, read_report, rows_of
 
 Row = Mapping[str, Any]
@@ -71,24 +72,26 @@ def _with_blocks(rows: Mapping[str, Row]) -> dict[str, Row]:
         return direct.union(*(below(d) for d in direct))
 
     return {
-        id: {**row, "blocked_by": sorted((below(id) & broken) | set(row["blocked_by"]), key=by_number)}
+        id: {**row, "blocked_by": sorted((below(id) & broken) | set(row["blocked_by"]), key=criterion_order)}
         for id, row in rows.items()
     }
 
 
 def _order(documents: Sequence[Document]) -> list[str]:
-    return sorted({m["id"] for d in documents for m in d["milestones"]})
+    return sorted({m["id"] for d in documents for m in d["milestones"]}, key=milestone_order)
 
 
 def _milestone(id: str, documents: Sequence[Document], rows: Mapping[str, Row]) -> dict[str, Any]:
     parts: list[dict[str, Any]] = [m for d in documents for m in d["milestones"] if m["id"] == id]
-    mine = sorted((r for k, r in rows.items() if k.partition(".")[0] == id), key=lambda r: by_number(r["id"]))
+    mine = sorted(
+        (r for k, r in rows.items() if k.partition(".")[0] == id), key=lambda r: criterion_order(r["id"])
+    )
     absent = set.intersection(*(_absent(d, m) for d in documents for m in d["milestones"] if m["id"] == id))
     not_selected = set.intersection(*({*p["not_selected"]} for p in parts))
     acceptance = [a | {"verdict": acceptance_verdict(a["criteria"], mine)} for a in parts[0]["acceptance"]]
     return parts[0] | {
-        "verdict": verdict_of_rows(mine, sorted(absent)),
-        "not_selected": sorted(not_selected, key=by_number),
+        "verdict": verdict_of_rows(mine, sorted(absent, key=criterion_order)),
+        "not_selected": sorted(not_selected, key=criterion_order),
         "acceptance": acceptance,
         "criteria": mine,
     }
@@ -106,8 +109,8 @@ def _selection(milestones: Sequence[Mapping[str, Any]], documents: Sequence[Docu
     return {
         "complete": len(recorded) + len(missing) == total,
         "total": total,
-        "criteria": [*recorded, *sorted(missing, key=by_number)],
-        "missing": sorted(missing, key=by_number),
+        "criteria": [*recorded, *sorted(missing, key=criterion_order)],
+        "missing": sorted(missing, key=criterion_order),
     }
 
 

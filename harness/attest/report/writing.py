@@ -73,23 +73,21 @@ def _note_reproductions(document: Document, home: Path) -> None:
 
 
 def _note_studies(document: Document, home: Path) -> None:
-    """Show a study that was made of this implementation beside the criterion it explains."""
-    for row in (r for m in document["milestones"] for r in m["criteria"] if r["id"] in _STUDIES):
-        path = home / _STUDIES[row["id"]]
-        with suppress(OSError, ValueError, KeyError, TypeError):  # none was made, or somebody edited it
-            curves = json.loads(path.read_text(encoding="utf-8"))["curves"]
-            row["data"] = {**row["data"], "curves": curves}
-
-
-_STUDIES = {"M4.2": "study_norm.json"}
+    """Show each study that was made of this implementation beside the criterion that the study names."""
+    rows = {r["id"]: r for m in document["milestones"] for r in m["criteria"]}
+    for path in sorted(home.glob("study_*.json")):
+        with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):  # somebody edited it
+            study = json.loads(path.read_text(encoding="utf-8"))
+            row, curves = rows[study["criterion"]], study["curves"]
+            row["data"] = {**row["data"], "curves": {**row["data"].get("curves", {}), **curves}}
 
 
 def _remove_stale(document: Document, home: Path, pages: set[str], badges: set[str]) -> None:
     """A page of an earlier run beside this report.json would be read as part of it."""
     rows = [r for m in document["milestones"] for r in m["criteria"]]
     broken = {r["id"].replace(".", "_") for r in rows if r["verdict"] in (FAIL, ERROR, KNOWN)}
-    old = [p for p in home.glob("M*.md") if p.name not in pages]
-    old += [p for p in (home / "badges").glob("M*.json") if p.name not in badges]
-    old += [p for p in (home / "repro").glob("M*.*") if p.stem not in broken]
+    old = [p for p in home.glob("[A-Z]*.md") if p.name not in pages]
+    old += [p for p in (home / "badges").glob("[A-Z]*.json") if p.name not in badges]
+    old += [p for p in (home / "repro").glob("[A-Z]*.*") if p.stem not in broken]
     for path in [*old, home / "report.html"]:
         path.unlink(missing_ok=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from attest.boundary import JudgedImplementation
 from attest.contract import OPERATIONS
 from attest.judging.evidence import Evidence, collecting
 from attest.judging.property import Property, parse_drawn, run_property
-from attest.machine import cuda_available
+from attest.machine import lacking
 from attest.outcomes import NotOffered, NotRun, Timeout, Violation
 from attest.records.record import (
     ERROR,
@@ -117,10 +116,9 @@ def check_needs(criterion: Criterion, impl: JudgedImplementation) -> None:
             raise NotOffered(f"{need} is not offered")
         if need == "compiled" and not impl.compiled:
             raise NotOffered("the implementation does not declare compiled = True")
-        if need == "torch" and importlib.util.find_spec("torch") is None:
-            raise NotRun("torch is not installed; install attest-transformers[torch]")
-        if need == "cuda" and not cuda_available():
-            raise NotRun("no CUDA device is present")
+    reason = lacking(criterion.needs)
+    if reason:
+        raise NotRun(reason)
 
 
 def _known(impl: JudgedImplementation, criterion: str) -> Any:

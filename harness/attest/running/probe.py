@@ -6,26 +6,22 @@ import json
 import sys
 from typing import Any
 
-from attest.registry import (
-    BrokenPlugin,
-    UsageError,
-    added_milestones,
-    load,
-    offered,
-    parse_request,
-    printable,
-)
+from attest.contract import Milestone
+from attest.milestone_registry import PARTS, bring_milestones, check_parts
+from attest.registry import BrokenPlugin, UsageError, load, offered, parse_request, printable
 
 
 def main(text: str) -> None:
     """Print one line of JSON: what each implementation offers, or why the plugin is broken."""
     found: list[dict[str, Any]] = []
-    milestones: list[tuple[str, str]] = []
+    milestones: list[dict[str, Any]] = []
     broken = ""
     try:
         request = parse_request(text)
+        brought = bring_milestones(request)
+        check_parts(brought, printable(request.target))
+        milestones = [_sent(m) for m in brought]
         found = [_described(i) for i in load(request)]
-        milestones = added_milestones(request)
         names = [f["name"] for f in found]
         repeated = sorted({n for n in names if names.count(n) > 1})
         if repeated:
@@ -35,6 +31,11 @@ def main(text: str) -> None:
     except (BrokenPlugin, UsageError) as error:
         broken = str(error)
     print("\nattest-probe " + json.dumps({"found": found, "milestones": milestones, "broken": broken}))
+
+
+def _sent(milestone: Milestone) -> dict[str, Any]:
+    parts = {part: milestone.part(part) for part in PARTS}
+    return {"spec": str(milestone.file), **parts, "operations": milestone.operation_names}
 
 
 def _described(implementation: Any) -> dict[str, Any]:

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from attest.contract import Milestone
 from attest.judging.property import load_properties, parse_drawn
 from attest.machine import cuda_available
-from attest.records.plan import Target
+from attest.records.plan import Target, bring
 from attest.registry import NAME_RULE, Request, UsageError, parse_request, printable, registered
 from attest.spec import Criterion, Spec
 
@@ -95,9 +96,10 @@ def check_reports(text: str, labels: Iterable[str]) -> Path:
     return home
 
 
-def check_case(text: str, chosen: Iterable[Criterion], plugins: tuple[str, ...]) -> None:
+def check_case(text: str, chosen: Iterable[Criterion], found: Iterable[Target]) -> None:
     """UsageError when no property of the criteria draws what this line names."""
-    properties = load_properties(plugins)
+    bring(found)
+    properties = load_properties()
     drawn = [set(p.strategies) for c in chosen for p in properties.get(c.id, ()) if p.strategies]
     if not drawn:
         return
@@ -133,7 +135,7 @@ class Answer:
 
     found: tuple[dict[str, Any], ...] = ()
     broken: str = ""
-    milestones: tuple[tuple[str, str], ...] = ()
+    milestones: tuple[Milestone, ...] = ()
 
 
 def ask(request: Request) -> Answer:
@@ -152,7 +154,7 @@ def ask(request: Request) -> Answer:
         how = f"signal {-probe.returncode}" if probe.returncode < 0 else f"exit code {probe.returncode}"
         return Answer(broken=f"{target}: importing it ended the process ({how})")
     answer = json.loads(lines[-1].removeprefix("attest-probe "))
-    milestones = tuple((path, module) for path, module in answer["milestones"])
+    milestones = tuple(Milestone(**given) for given in answer["milestones"])
     return Answer(tuple(answer["found"]), answer["broken"], milestones)
 
 

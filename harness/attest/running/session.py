@@ -8,7 +8,6 @@ import random
 import shutil
 import sys
 import tempfile
-from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Any
@@ -22,7 +21,7 @@ from attest.registry import UsageError, printable
 from attest.running import timer
 from attest.running.items import PROPERTY, CriteriaFile, CriterionItem
 from attest.running.selection import PROFILES, check_case, check_reports, select, targets
-from attest.spec import Spec, SpecError, load_spec, spec_directory
+from attest.spec import Spec, SpecError, load_spec
 
 LETTERS = {PASS: ".", FAIL: "F", ERROR: "E", THIN: "t", KNOWN: "k", NOT_OFFERED: "-", NOT_RUN: "n"}
 CRASHED: Any = "???"  # what xdist calls the phase in which a worker died
@@ -36,7 +35,7 @@ class Conformance:
         self.plan_of_run = plan
         self.spec = spec
         self.worker = worker
-        self.anchor = spec_directory() / "m01_attention.toml"
+        self.anchor = spec.milestones[0].file  # pytest must be given some file that is there
         self.records: dict[tuple[str, str], Record] = {}
         self._exits: dict[str, str] = {}
         self._events: IO[str] | None = None
@@ -55,14 +54,14 @@ class Conformance:
             if option.attest_report == "html" and find_spec("jinja2") is None:
                 raise UsageError("report='html' needs jinja2; install attest-transformers[report]")
             found, refused = targets(option.impl, dtype=option.attest_dtype, device=option.attest_device)
-            spec = load_spec(tuple(Path(path) for path, _ in added(found)))
+            spec = load_spec(added(found))
             criteria, unknown = select(spec, option.milestone, option.criterion)
             refused += unknown
             if not found or not criteria:
                 raise UsageError("\nERROR: ".join(refused))
             seed, seconds = _seed(option.attest_seed), _seconds(option.attest_seconds)
             if option.attest_case is not None:
-                check_case(option.attest_case, criteria, tuple(module for _, module in added(found)))
+                check_case(option.attest_case, criteria, found)
             reports = check_reports(option.attest_reports, [t.label for t in found])
         except (UsageError, SpecError) as error:
             raise pytest.UsageError(str(error)) from None
@@ -112,12 +111,6 @@ class Conformance:
         collector = CriteriaFile.from_parent(parent, path=file_path)
         collector.plan, collector.spec = self.plan_of_run, self.spec
         return collector
-
-    def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Load the criteria before the clock of the first one starts; what cannot be loaded fails there."""
-        if session.items and not session.config.option.collectonly:
-            with suppress(Exception):
-                self.plan_of_run.properties()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_timeout_set_timer(self, item: pytest.Item, settings: Any) -> bool | None:

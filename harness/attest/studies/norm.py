@@ -21,6 +21,7 @@ from attest.trained.tasks import PAD, TRAINING, Task
 
 DEPTHS = (6, 12, 24)
 NORMS = ("post", "pre")
+CRITERION = "M4.2"  # the study explains this one, and reports show it there
 Study = dict[str, Any]
 
 
@@ -54,6 +55,7 @@ def norm_study(
     return {
         "format": 1,
         "study": "norm",
+        "criterion": CRITERION,
         "implementation": impl.name,
         "operation": operation,
         "task": "copy, one batch of 64, untrained" if operation == "transformer" else "random cotangents",

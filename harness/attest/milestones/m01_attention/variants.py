@@ -202,28 +202,6 @@ class transposed_storage(ReferenceComponent):
         self._values = {n: x.T for n, x in self._turned.items()}
 
 
-@variant("M2")
-class fused_projections(Formulas):
-    """One product with W_Q, W_K and W_V stacked, cut into three."""
-
-    def qkv_projection(self, x: Var, p: Scope) -> dict[str, Var]:
-        D = x.shape[-1]
-        joined = self._fused(x, p)
-        return {n: ops.columns(joined, i * D, (i + 1) * D) for i, n in enumerate("qkv")}
-
-    def _fused(self, x: Var, p: Scope) -> Var:
-        names = ("query", "key", "value")
-        weight = ops.concat([p[f"{n}.weight"] for n in names], axis=0)
-        biases = [b for b in (p.get(f"{n}.bias") for n in names) if b is not None]
-        y = ops.matmul(x, ops.swap(weight))
-        return ops.add(y, ops.concat(biases)) if biases else y
-
-    def keys_and_values(self, x: Var, p: Scope) -> tuple[Var, Var]:
-        D, H = x.shape[-1], self.config.num_heads
-        joined = self._fused(x, p)
-        return self.split(ops.columns(joined, D, 2 * D), H), self.split(ops.columns(joined, 2 * D, 3 * D), H)
-
-
 @variant("M1", "M2")
 class masks_of_integers_refused(ReferenceComponent):
     """A mask that is not boolean is refused."""

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from attest.contract import Array, Arrays, Config
-from attest.judging.catalogue import defect, variant
+from attest.judging.catalogue import defect
 from attest.reference.component import ReferenceComponent
 from attest.reference.implementation import ReferenceImplementation
 from attest.reference.trainer import ReferenceTrainer
@@ -69,11 +69,6 @@ class CompiledReference(ReferenceImplementation):
     component_class: ClassVar[type[ReferenceComponent]] = Counted
     transformer_class: ClassVar[type[ReferenceTransformer]] = CountedTransformer
     trainer_class: ClassVar[type[ReferenceTrainer]] = CountedTrainer
-
-
-@variant("MC")
-class counts_its_graphs(CompiledReference):
-    """Nothing is wrong with it."""
 
 
 def exchanging(component: type[ReferenceComponent]) -> type[ReferenceTransformer]:
@@ -282,11 +277,6 @@ class OnTorch(CompiledReference):
         from attest.adapters.samples import sample
 
         return sample(self.kind, config)
-
-
-@variant("MC", spared=("MC.1", "MC.2", "MC.3", "MC.4", "MC.5", "MC.6", "MC.8"))
-class everything_on_its_device(OnTorch):
-    """A torch model that makes mask and table where its input is."""
 
 
 @defect("MC.7", "MC.7a")

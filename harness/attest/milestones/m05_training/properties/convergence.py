@@ -64,13 +64,13 @@ def it_reads_its_source(impl: JudgedImplementation) -> None:
            f"never reads its source can reach {blind:.3g}, should fall below half of it")  # fmt: skip
 
 
-@verifies("M5.4", trains=True)
+@verifies("M5.4", trains=True, costly=True, first=True)
 def it_learns_to_reverse(impl: JudgedImplementation) -> None:
     """Validation loss below 0.1 within 1000 steps."""
     expect_learned(impl, "reverse")
 
 
-@verifies("M5.4", only=("standard", "deep"), trains=True)
+@verifies("M5.4", only=("standard", "deep"), trains=True, costly=True, first=True)
 def it_learns_to_copy(impl: JudgedImplementation) -> None:
     """Validation loss below 0.1 within 1000 steps."""
     expect_learned(impl, "copy")

@@ -58,7 +58,7 @@ def expect_faster(run: Callable[[], tuple[float, float]], wanted: float, tokens:
     )
 
 
-@verifies("M6.5", trains=True)
+@verifies("M6.5", trains=True, costly=True)
 def the_cache_makes_generation_twice_as_fast(impl: JudgedImplementation) -> None:
     """A first look at 10 tokens, then the 100 that are asked for."""
     work, generate, model = speed(impl)
@@ -67,7 +67,7 @@ def the_cache_makes_generation_twice_as_fast(impl: JudgedImplementation) -> None
         expect_faster(lambda t=tokens, w=wanted: pair_of_runs(generate, model, work, t, w), wanted, tokens)  # type: ignore[misc]
 
 
-@verifies("M6.5", only=("standard", "deep"), trains=True)
+@verifies("M6.5", only=("standard", "deep"), trains=True, costly=True)
 def seconds_over_length(impl: JudgedImplementation) -> None:
     """For the report: what generating so many tokens takes, with the cache and without."""
     work, generate, model = speed(impl)
@@ -82,7 +82,7 @@ def seconds_over_length(impl: JudgedImplementation) -> None:
     }
 
 
-@verifies("M6.6", trains=True)
+@verifies("M6.6", trains=True, costly=True)
 def new_inputs_are_answered(impl: JudgedImplementation) -> None:
     """Whole sequences with their EOS, none of which was trained on."""
     model, task = trained(impl, TASK), Task(TASK)
