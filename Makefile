@@ -5,47 +5,72 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 TORCH := torch>=2.6,<2.14
 IMPLEMENTATIONS := eager numpy_scratch torch_nn
+ALL := $(IMPLEMENTATIONS) compiled
 JOBS := 2
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: run test slow conformance selftest reports lint docs clean
+.NOTPARALLEL:
+.PHONY: run test slow conformance fresh selftest reports lint docs clean
 
+# Judge our eager implementation. The report goes to reports/eager/, which git ignores.
 run: $(STAMP)
 	$(BIN)/attest run --impl eager -n $(JOBS)
 
+# The tests of the harness and of our implementations, those that take minutes left out.
 test: $(STAMP)
 	$(BIN)/python -m pytest -q -n $(JOBS) -m "not slow" tests
 
+# The tests that `make test` leaves out, and those of the kept reports.
 slow: $(STAMP)
 	$(BIN)/python -m pytest -q -n $(JOBS) -m slow tests
 
-conformance: reports selftest slow
+# Put the harness on trial, judge all our implementations again, and require of the new reports in reports/ what
+# the kept ones show: `attest diff` ends with 1 where a verdict is worse. No tracked file changes.
+conformance: selftest fresh slow
+	ATTEST_REPORTS=reports $(BIN)/python -m pytest -q -m slow tests/test_kept_reports.py
+	for name in $(ALL); do \
+		$(BIN)/attest diff reports/kept/$$name/report.json reports/$$name/report.json || exit 1; done
 
-# Exit code 1 is no failure here: some implementations leave milestones open. What each must reach is in
-# tests/test_kept_reports.py, which `make slow` runs. compiled pays for every graph: quick, and by itself.
-reports: $(STAMP)
+# Judge all our implementations; the reports go to reports/, which git ignores. Exit code 1 is no failure here:
+# some implementations leave milestones open. What each must reach is in tests/test_kept_reports.py. compiled
+# pays for every graph: quick, and by itself.
+fresh: $(STAMP)
 	$(BIN)/attest study norm --impl eager
 	$(BIN)/attest run $(IMPLEMENTATIONS:%=--impl %) -n $(JOBS) --report html || test $$? -eq 1
 	$(BIN)/attest run --impl eager,dtype=bfloat16 -m M1 -m M2 -m M3 -m M4 -n $(JOBS) --report none
 	$(BIN)/attest run --impl compiled --profile quick -n $(JOBS) --report html || test $$? -eq 1
 
+# Show that every known defect is found; writes reports/selftest.json, which the HTML reports then show.
 selftest: $(STAMP)
-	$(BIN)/attest selftest
+	$(BIN)/attest selftest -n $(JOBS)
 
+# Make new reports and keep them for readers in reports/kept/, the only reports in the repository. A benchmark
+# is kept too where `attest bench` has left one in reports/.
+reports: selftest fresh
+	for name in $(ALL); do \
+		rm -rf reports/kept/$$name && cp -r reports/$$name reports/kept/ && \
+		rm -rf reports/kept/$$name/records.jsonl reports/kept/$$name/repro || exit 1; done
+	cp reports/selftest.json reports/kept/
+	for file in $(wildcard reports/bench.*); do cp $$file reports/kept/ || exit 1; done
+
+# Style and types.
 lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# Write the pages of docs/ that are made from the spec.
 docs: $(STAMP)
 	$(BIN)/attest docs --write
 
+# Remove the environment and what the tools leave behind; reports stay.
 clean:
 	rm -rf $(VENV) build dist *.egg-info harness/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
+# The environment, made again when pyproject.toml changes.
 # torch comes first: resolved together with the rest, pip may fetch several versions of it.
 $(STAMP): pyproject.toml
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; install it or set PYTHON"; exit 1; }

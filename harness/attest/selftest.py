@@ -22,6 +22,13 @@ from attest.running.judging import Settings, judge
 from attest.spec import load_spec
 
 KILLED, ALIVE = "killed", "alive"
+MUST_BE_EMPTY = (
+    "criteria_without_kill",
+    "criteria_without_property",
+    "criteria_without_defect",
+    "files_not_loaded",
+    "harness_errors",
+)
 
 
 @dataclass(frozen=True)
@@ -203,17 +210,10 @@ def beyond_this_machine(outcomes: Iterable[Outcome] = ()) -> set[str]:
 
 def passed(summary: dict[str, Any]) -> bool:
     """Every defect dead, every variant alive, every criterion with a property and a defect that it kills."""
-    empty = (
-        "criteria_without_kill",
-        "criteria_without_property",
-        "criteria_without_defect",
-        "files_not_loaded",
-        "harness_errors",
-    )
     return (
         all(d["verdict"] == KILLED for d in summary["defects"])
         and all(v["verdict"] == "lives" for v in summary["variants"])
-        and not any(summary[name] for name in empty)
+        and not any(summary[name] for name in MUST_BE_EMPTY)
     )
 
 
