@@ -8,12 +8,13 @@ import pytest
 
 from attest import selftest
 from attest.judging.catalogue import Defect, Variant, defects, killed_by, variants
-from attest.judging.property import load_properties
+from attest.judging.property import costly_criteria, load_properties
 from attest.reference.formulas import Formulas
-from attest.selftest import Outcome, Trial, passed, run_trial, summarise, trials
+from attest.selftest import MUST_BE_EMPTY, Outcome, Trial, passed, run_trial, summarise, trials
 from attest.spec import load_spec
 
-FIRST = ("M1", "M2")
+MILESTONES = [m.id for m in load_spec().milestones]
+FIRST = MILESTONES[:2]  # attention
 QUICKLY_DEAD = {
     "no_scale": "M1.10",
     "mask_after_softmax": "M1.3",
@@ -48,7 +49,7 @@ def test_no_name_is_used_twice():
     )
 
 
-@pytest.mark.parametrize("milestone", FIRST)
+@pytest.mark.parametrize("milestone", MILESTONES)
 def test_every_criterion_has_a_property_and_a_defect_that_names_it(milestone):
     properties = load_properties()
     for criterion in load_spec().criteria:
@@ -131,6 +132,49 @@ def test_a_refused_variant_and_a_criterion_that_kills_nothing_fail_the_trial():
     idle = summarise([outcome("two", c, "fail") for c in TWO.killers], [TWO], [])
     assert "M1.3" in idle["criteria_without_kill"]
     assert not passed(idle)
+
+
+def test_deep_trials_are_of_the_defects_own_milestone_and_leave_out_what_is_costly():
+    late = killed_by("M6.1")[0]
+    planned = {t.criterion for t in trials([late], [], profile="quick", deep=True)}
+    own = {c.id for c in load_spec().criteria if c.milestone == late.milestone}
+    assert costly_criteria() == {"M5.4", "M6.5", "M6.6"}
+    assert planned == (own - costly_criteria()) | set(late.killers)
+
+
+def test_every_milestone_is_asked_for_kills_unless_one_is_chosen():
+    outcomes = [outcome("two", c, "fail") for c in TWO.killers]
+    idle = {id.partition(".")[0] for id in summarise(outcomes, [TWO], [])["criteria_without_kill"]}
+    assert idle == set(MILESTONES)
+    chosen = summarise(outcomes, [TWO], [], milestones=["M1"])["criteria_without_kill"]
+    assert {id.partition(".")[0] for id in chosen} == {"M1"}
+
+
+def test_a_criterion_without_a_property_or_a_defect_fails_the_trial(monkeypatch):
+    properties = {id: found for id, found in load_properties().items() if id != "M6.2"}
+    monkeypatch.setattr(selftest, "load_properties", lambda: properties)
+    monkeypatch.setattr(selftest, "defects", lambda: {"two": TWO})
+    summary = summarise([], [], [])
+    assert summary["criteria_without_property"] == ["M6.2"]
+    assert "M6.2" in summary["criteria_without_defect"]
+    assert "M1.10" not in summary["criteria_without_defect"]
+    nothing = {name: [] for name in MUST_BE_EMPTY} | {"defects": [], "variants": []}
+    assert passed(nothing)
+    for name in MUST_BE_EMPTY:
+        assert not passed(nothing | {name: ["M6.2"]}), f"{name} is not looked at"
+
+
+def test_what_this_machine_lacks_kills_nothing_and_is_not_asked_to(monkeypatch):
+    three = Defect("three", "One killer needs torch.", ("M1.8", "M1.2"), Formulas)
+    seen = [outcome("three", "M1.8", "not run"), outcome("three", "M1.2", "fail")]
+    summary = summarise(seen, [three], [])
+    assert summary["defects"][0]["verdict"] == "killed"
+    assert summary["defects"][0]["killed_by"] == ["M1.2"]
+    assert "M1.8" not in summary["criteria_without_kill"]
+    monkeypatch.setattr(selftest, "lacking", lambda needs: "no torch" if "torch" in needs else "")
+    without = {c.id for c in load_spec().criteria if "torch" in c.needs}
+    assert without
+    assert not without & set(summarise([], [], [])["criteria_without_kill"])
 
 
 def test_main_writes_the_report_and_returns_the_exit_code(tmp_path):

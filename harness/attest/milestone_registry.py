@@ -11,8 +11,7 @@ from pkgutil import walk_packages
 from types import ModuleType
 from typing import Any
 
-from attest.contract import Milestone
-from attest.contract.operations import register_operation
+from attest.contract import Milestone, register_operation
 from attest.registry import BrokenPlugin, Request, call_door, import_plugin, printable, sentence
 
 HOOK = "attest_milestones"

@@ -109,37 +109,38 @@ def _load(files: tuple[Path, ...], operations: tuple[str, ...]) -> Spec:
 
 def read_spec(files: Iterable[Path], operations: Iterable[str] = ()) -> Spec:
     """Read and check these files as one spec. `operations` are allowed beside those of the contract."""
-    groups: list[MilestoneSpec] = []
+    milestones: list[MilestoneSpec] = []
     by_id: dict[str, Criterion] = {}
     known = {*OPERATIONS, *operations}
     for path in files:
         head, rows = read_file(path, known)
-        if head["id"] in {m.id for m in groups}:
+        if head["id"] in {m.id for m in milestones}:
             refuse(path, f"milestone.id={head['id']!r} is taken; choose another id")
         criteria = tuple(Criterion(**row) for row in rows)
         for criterion in criteria:
             if criterion.id in by_id:
                 refuse(path, f"criterion id={criterion.id!r} appears twice; ids are never reused")
             by_id[criterion.id] = criterion
-        groups.append(MilestoneSpec(**head, criteria=criteria, file=path))
-    _check_graph(by_id)
-    groups.sort(key=lambda group: milestone_order(group.id))
-    return Spec(tuple(groups), {c.id: c for group in groups for c in group.criteria})
+        milestones.append(MilestoneSpec(**head, criteria=criteria, file=path))
+    milestones.sort(key=lambda milestone: milestone_order(milestone.id))
+    spec = Spec(tuple(milestones), {c.id: c for m in milestones for c in m.criteria})
+    _check_graph(spec)
+    return spec
 
 
-def _check_graph(by_id: Mapping[str, Criterion]) -> None:
-    for criterion in by_id.values():
+def _check_graph(spec: Spec) -> None:
+    for criterion in spec.criteria:
         for below in criterion.stands_on:
-            if below not in by_id:
-                raise SpecError(
+            if below not in spec.by_id:
+                wrong = (
                     f"criterion {criterion.id}: stands_on={below!r} is unknown; name an existing criterion"
                 )
+                refuse(spec.milestone(criterion.milestone).file, wrong)
     try:
-        TopologicalSorter({id: criterion.stands_on for id, criterion in by_id.items()}).prepare()
+        TopologicalSorter({c.id: c.stands_on for c in spec.criteria}).prepare()
     except CycleError as error:
-        cycle = error.args[1][:0:-1]  # each stands on the next; the first is named again at the end
+        cycle = error.args[1][:0:-1]  # each stands on the next; its first entry is its last one too
         start = cycle.index(min(cycle, key=criterion_order))
         path = " -> ".join((*cycle[start:], *cycle[:start], cycle[start]))
-        raise SpecError(
-            f"criterion {cycle[start]}: stands_on forms a cycle ({path}); remove one of its links"
-        ) from None
+        wrong = f"criterion {cycle[start]}: stands_on forms a cycle ({path}); remove one of its links"
+        refuse(spec.milestone(spec.by_id[cycle[start]].milestone).file, wrong)

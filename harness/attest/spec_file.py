@@ -94,7 +94,8 @@ def _criterion(path: Path, milestone: Table, given: Table, operations: Collectio
             refuse(path, f"{where}acceptance={answer!r} is not in milestone.acceptance; add it there")
     for need in row["needs"]:
         if need not in operations and need not in CAPABILITIES:
-            refuse(path, f"{where}needs={need!r} is neither an operation nor one of {sorted(CAPABILITIES)}")
+            known = ", ".join(sorted(CAPABILITIES))
+            refuse(path, f"{where}needs={need!r} is neither an operation nor one of {known}; correct it")
     return row
 
 

@@ -48,7 +48,7 @@ from attest.contract.config import Config
 from attest.contract.declarations import Implementation, KnownFailure, ShapePolicy
 from attest.contract.hooks import PROJECT, Hooks, hookimpl, hookspec
 from attest.contract.milestones import Milestone
-from attest.contract.operations import FUNCTIONS, OPERATIONS
+from attest.contract.operations import FUNCTIONS, OPERATIONS, register_operation
 from attest.contract.protocols import (
     CompiledComponent,
     Component,
@@ -81,4 +81,5 @@ __all__ = [
     "float_dtype",
     "hookimpl",
     "hookspec",
+    "register_operation",
 ]
