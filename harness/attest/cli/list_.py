@@ -57,7 +57,7 @@ def _show(sections: list[str]) -> None:
 
 
 def _show_offers(requests: tuple[str, ...]) -> None:
-    from attest.contract import OPERATIONS
+    from attest.contract.manual import operations_by_milestone
     from attest.registry import parse_request, registered_names
     from attest.running.selection import ask
 
@@ -68,9 +68,9 @@ def _show_offers(requests: tuple[str, ...]) -> None:
             click.echo(f"  {answer.broken}")
         for found in answer.found:
             click.echo(f"{found['name']}: {found['description']}" if found["description"] else found["name"])
-            for milestone in sorted(set(OPERATIONS.values())):
-                names = [o for o in found["offers"] if OPERATIONS[o] == milestone]
-                missing = [o for o, m in OPERATIONS.items() if m == milestone and o not in names]
+            for milestone, every in operations_by_milestone().items():
+                names = [name for name in every if name in found["offers"]]
+                missing = [name for name in every if name not in names]
                 if names:
                     rest = f"   (not {', '.join(missing)})" if missing else ""
                     click.echo(f"  {milestone}  {', '.join(names)}{rest}")
