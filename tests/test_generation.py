@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from attest.boundary import JudgedImplementation
 from attest.checks.cost import Workload, step_flops, step_seconds
 from attest.cli import cli
+from attest.contract.parameters import shapes as parameter_shapes
 from attest.judging.catalogue import defects
 from attest.judging.evidence import collecting
 from attest.judging.property import load_properties, parse_drawn, run_property
@@ -18,7 +19,6 @@ from attest.outcomes import Violation
 from attest.reference.implementation import ReferenceImplementation
 from attest.reference.initial import initial_parameters
 from attest.reference.maps import cross_attention_maps
-from attest.reference.operations import parameter_shapes
 from attest.trained.models import write_model
 from attest.trained.tasks import TRAINING
 from attest_impls.eager import Eager, beam, cache, generation

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from attest.contract import FUNCTIONS, OPERATIONS
+from attest.contract import OPERATIONS, Form
 from attest.contract.parameters import shapes
 from attest_impls.numpy_scratch.activation import ACTIVATIONS, erf
 from scratch_cases import (
@@ -25,7 +25,7 @@ torch = pytest.importorskip("torch")
 F = torch.nn.functional
 
 
-OFFERED = [n for n in OPERATIONS if hasattr(IMPL, n) and n not in FUNCTIONS]
+OFFERED = [n for n in OPERATIONS if hasattr(IMPL, n) and OPERATIONS[n].form is not Form.FUNCTION]
 
 
 @pytest.mark.parametrize(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from dataclasses import fields
 from typing import Any
 
 from attest.contract import Config
+from attest.contract.config import RULES, Holds, Rule
 from attest.registry import UsageError, printable
 
 _BOOLEANS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+_WANTED: dict[type[Any], str] = {int: "a whole number", float: "a number", bool: "true or false"}
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
@@ -22,21 +23,25 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 def config_from(pairs: Iterable[str]) -> Config:
     """A config from words such as d_model=16; UsageError for an unknown name or a value of another kind."""
-    defaults = {f.name: f.default for f in fields(Config) if f.name != "options"}
+    known = [name for name, rule in RULES.items() if rule.holds is not Holds.OPTIONS]
     changes = {}
     for pair in pairs:
         name, _, text = pair.partition("=")
-        if name not in defaults:
-            raise UsageError(f"{printable(pair)} is not a field of the config; {nearest(name, defaults)}")
-        changes[name] = _value(name, text, defaults[name])
+        if name not in known:
+            raise UsageError(f"{printable(pair)} is not a field of the config; {nearest(name, known)}")
+        changes[name] = _value(name, text, RULES[name])
     return Config(**changes)
 
 
-def _value(name: str, text: str, default: Any) -> Any:
-    kind = int if default is None else type(default)  # d_ff alone defaults to None
+def _value(name: str, text: str, rule: Rule) -> Any:
+    kind = rule.holds.type
+    if rule.optional and text.lower() == "none":
+        return None
     try:
         return _BOOLEANS[text.lower()] if kind is bool else kind(text)
     except (KeyError, ValueError):
-        wanted = {int: "a whole number", float: "a number", bool: "true or false"}[kind]
+        default = getattr(Config(), name)
         example = f"{name}={1 if default is None else default}"
-        raise UsageError(f"{name}={printable(text)!r} is not {wanted}; write for example {example}") from None
+        raise UsageError(
+            f"{name}={printable(text)!r} is not {_WANTED[kind]}; write for example {example}"
+        ) from None

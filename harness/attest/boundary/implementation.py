@@ -12,7 +12,7 @@ import numpy as np
 from attest.boundary.arrays import aligned, array_of, error_sentence, guarded, kind_of, quiet
 from attest.boundary.calls import Call
 from attest.boundary.component import JudgedComponent
-from attest.contract import FUNCTIONS, OPERATIONS, Array, Arrays, Config, ShapePolicy
+from attest.contract import OPERATIONS, Array, Arrays, Config, Form, ShapePolicy
 from attest.outcomes import NotOffered, Violation
 
 DEFAULT_DTYPES = ("float32",)
@@ -90,7 +90,7 @@ class JudgedImplementation:
             raise NotOffered(f"{operation}: {error}") from None
         except Exception as error:
             raise Violation(f"building {operation} raised {error_sentence(error)}") from error
-        if not callable(component) and operation not in ("trainer", "optimizer"):
+        if not callable(component) and OPERATIONS[operation].called:
             raise Violation(
                 f"building {operation} gave {kind_of(component)}; return a component that can be called"
             )
@@ -103,7 +103,7 @@ class JudgedImplementation:
 
     def call(self, operation: str, *args: Any) -> Array:
         """One of the plain functions of the contract."""
-        assert operation in FUNCTIONS
+        assert OPERATIONS[operation].form is Form.FUNCTION
         function = self._operation(operation)
         args = tuple(aligned(a) if isinstance(a, np.ndarray) else a for a in args)
         given = {str(i): a for i, a in enumerate(args)}

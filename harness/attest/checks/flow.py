@@ -14,17 +14,9 @@ import numpy as np
 
 from attest.boundary import JudgedComponent
 from attest.checks.arrays import expect
-from attest.contract import Array
+from attest.contract import Array, operation_of
 from attest.outcomes import Violation
 
-STREAMS: Mapping[str, tuple[str, ...]] = {
-    "encoder_layer": ("x",),
-    "encoder": ("x",),
-    "decoder_layer": ("x", "memory"),
-    "decoder": ("x", "memory"),
-    "transformer": ("source", "target"),
-}
-OUTPUTS: Mapping[str, str] = {"transformer": "logits"}
 CLAIM = {"perturbation": "changes when {input} changes", "gradient": "has a gradient at {input}"}
 DENIAL = {
     "perturbation": "does not change when {input} changes",
@@ -141,11 +133,9 @@ def required_maps(part: str, visible: Array, memory_visible: Array | None = None
         own = _follow(reads, own)
         if memory is not None and memory_visible is not None:
             memory = _follow(reads, memory) | memory_visible
-    if part == "transformer":
-        assert memory is not None
-        return {"source": within_rows(memory), "target": within_rows(own)}
-    maps = {"x": within_rows(own)}
-    return maps if memory is None else {**maps, "memory": within_rows(memory)}
+    record = operation_of(part)
+    found = dict(zip(record.streams, (own, memory)))
+    return {name: within_rows(seen) for name in record.takes if (seen := found.get(name)) is not None}
 
 
 def _follow(reads: Array, held: Array) -> Array:
@@ -160,7 +150,7 @@ def by_perturbation(
 
     A second, larger change is tried where the first moved less than required: it may be rounded away.
     """
-    output = OUTPUTS.get(component.operation, "output")
+    output = operation_of(component.operation).output
     before = _output(component, inputs, output)
     seen = {name: np.zeros_like(wanted) for name, wanted in required.items()}
     rng = np.random.default_rng([seed, 7])
@@ -195,7 +185,7 @@ def _moved(after: Array, before: Array) -> Array:
 def _output(component: JudgedComponent, inputs: Mapping[str, Any], name: str) -> Array:
     seen = component(**inputs)
     expect(name in seen, f"{component.operation} returned {sorted(seen)}, should return {name}")
-    wanted = np.shape(inputs["target" if name == "logits" else "x"])[:2]
+    wanted = np.shape(inputs[operation_of(component.operation).streams[0]])[:2]
     if seen[name].shape[:2] != wanted or seen[name].ndim != 3:
         raise Violation(f"{name} has shape {seen[name].shape}, should begin with {wanted}")
     return seen[name]

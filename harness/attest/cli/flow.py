@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from attest.boundary import JudgedImplementation
     from attest.checks.flow import Flow
 
-PARTS = ("encoder_layer", "encoder", "decoder_layer", "decoder", "transformer")
-
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("part", metavar="PART")
@@ -39,10 +37,10 @@ def command(
     wrong = False
     for judged in subjects(impl):
         if not judged.offers(part):
-            had = (
-                ", ".join(name for name in offered(judged.implementation) if name in PARTS) or "none of these"
+            had = [name for name in offered(judged.implementation) if name in parts()]
+            raise click.UsageError(
+                f"{judged.name} does not offer {part}; it offers {', '.join(had) or 'none of these'}"
             )
-            raise click.UsageError(f"{judged.name} does not offer {part}; it offers {had}")
         try:
             with collecting():
                 found = maps(judged, part, norm=norm, padding=padding, layers=layers, seed=seed)
@@ -61,14 +59,21 @@ def command(
 def _check(part: str, norm: str, padding: bool) -> None:
     from attest.spelling import nearest
 
-    if part not in PARTS:
-        raise click.UsageError(f"part={part!r} has no map; {nearest(part, PARTS)}")
+    if part not in parts():
+        raise click.UsageError(f"part={part!r} has no map; {nearest(part, parts())}")
     if norm not in ("post", "pre"):
         raise click.UsageError(f"norm={norm!r} is unknown; use one of post, pre")
     if padding and part == "transformer":
         raise click.UsageError(
             "--padding is for layers and stacks; a transformer makes its masks from the ids"
         )
+
+
+def parts() -> list[str]:
+    """The operations whose records name the streams that a map follows."""
+    from attest.contract import OPERATIONS
+
+    return [name for name, record in OPERATIONS.items() if record.streams]
 
 
 def subjects(impl: str) -> list[JudgedImplementation]:

@@ -5,39 +5,53 @@ A plugin is a module with one function, `attest_implementations()`, marked with
 operations below. What is missing is reported as *not offered*, never as a failure. Nothing has to be
 imported from this file: the protocols describe, they are not base classes.
 
-Shapes: B batch, H heads, T queries (target length), S keys (source length), D width (d_model), V vocabulary.
+Shapes: B batch, H heads, T queries (target length), S keys (source length), D width (d_model), V vocabulary,
+K results, L tokens of the longest result; d and d_v are widths of attention alone.
 
 Only numpy arrays cross the boundary: float32 or float64 (the config's dtype; an implementation that
 computes in bfloat16 or float16 takes and returns float32), int64 ids, bool masks. A mask is True where a
 query may attend.
 
-Every operation except the mask functions and `next_token_distribution` is a builder: it takes a `Config`
-and returns a component. A builder reads what it needs, raises NotImplementedError for an option it does not
-have (then *not offered*) and ValueError for a config that makes no sense.
+Every operation is a builder: it takes a `Config` and returns a component. The exceptions are marked with
+(): they are plain functions that take positional arguments and return one array. A builder reads what it
+needs, raises NotImplementedError for an option it does not have (then *not offered*) and ValueError for a
+config that makes no sense.
 
-operation                 called with (keywords)                       returns (mapping of arrays)
-------------------------- -------------------------------------------- ---------------------------------
-attention                 q k v (..., T|S, d), mask?, causal?          output (..., T, d_v), weights?
-qkv_projection            x (B, T, D)                                  q k v (B, T, D)
-length_mask(lengths, size), padding_mask(ids, pad_id)                  bool (B, 1, S)
-causal_mask(T, S)                                                      bool (T, S), bottom-right aligned
-multi_head_attention      query (B, T, D), key_value (B, S, D), mask?  output (B, T, D), weights? (B, H, T, S)
-feed_forward              x (B, T, D)                                  output
-token_embedding           ids (B, T)                                   output (B, T, D), not scaled
-positional_encoding       x (B, T, D)                                  output = x + positions
-input_embedding           ids (B, T)                                   dropout(scaled tokens + positions)
-layer_norm                x (B, T, D)                                  output
-encoder_layer, encoder    x (B, S, D), mask?                           output
-decoder_layer, decoder    x (B, T, D), memory (B, S, D), mask?,        output; causal, `mask` on top of it
-                          memory_mask?
-transformer               source (B, S), target (B, T)                 logits (B, T, V)
-loss                      logits (B, T, V), labels (B, T)              loss ()
-learning_rate             step (int, from 1)                           a float
-clip_gradients            gradients (mapping)                          mapping of the same names
-optimizer                 see Optimizer
-trainer                   see Trainer
-generate                  source (B, S) and keywords, see Generator    tokens (B, K, L), scores (B, K)
-next_token_distribution(logits (B, V), temperature, top_k, top_p)      probabilities (B, V)
+operation                 called with (keywords)                        returns (mapping of arrays)
+------------------------- --------------------------------------------- -----------------------------------
+attention                 q (..., T, d), k (..., S, d),                 output (..., T, d_v),
+                          v (..., S, d_v), mask?, causal?               weights? (..., T, S)
+qkv_projection            x (B, T, D)                                   q (B, T, D), k (B, T, D),
+                                                                        v (B, T, D)
+length_mask()             lengths (B), size                             output (B, 1, S)
+padding_mask()            ids (B, S), pad_id                            output (B, 1, S)
+causal_mask()             T, S                                          output (T, S); aligned at the bottom
+                                                                        right
+multi_head_attention      query (B, T, D), key_value (B, S, D), mask?   output (B, T, D),
+                                                                        weights? (B, H, T, S)
+feed_forward              x (B, T, D)                                   output (B, T, D)
+token_embedding           ids (B, T)                                    output (B, T, D); not scaled
+positional_encoding       x (B, T, D)                                   output (B, T, D); x + positions
+input_embedding           ids (B, T)                                    output (B, T, D); dropout(scaled
+                                                                        tokens + positions)
+layer_norm                x (B, T, D)                                   output (B, T, D)
+encoder_layer             x (B, T, D), mask?                            output (B, T, D)
+decoder_layer             x (B, T, D), memory (B, S, D), mask?,         output (B, T, D); causal; `mask` on
+                          memory_mask?                                  top of it
+encoder                   x (B, T, D), mask?                            output (B, T, D)
+decoder                   x (B, T, D), memory (B, S, D), mask?,         output (B, T, D); causal; `mask` on
+                          memory_mask?                                  top of it
+transformer               source (B, S), target (B, T)                  logits (B, T, V)
+loss                      logits (B, T, V), labels (B, T)               loss ()
+learning_rate             step                                          rate (); a plain number; steps count
+                                                                        from 1
+clip_gradients            gradients                                     a mapping of the same names
+optimizer                                                               see Optimizer
+trainer                                                                 see Trainer
+generate                  source (B, S), max_len, width?, num_results?, tokens (B, K, L), scores (B, K); see
+                          alpha?, method?, temperature?, top_k?,        Generator
+                          top_p?, seed?
+next_token_distribution() logits (B, V), temperature?, top_k?, top_p?   output (B, V)
 
 `mask?` is left out or of a form that broadcasts: for attention to (..., T, S); above it (T, S) or
 (B or 1, T or 1, S), with no head axis; key padding is (B, 1, S).
@@ -48,7 +62,19 @@ from attest.contract.config import Config
 from attest.contract.declarations import Implementation, KnownFailure, ShapePolicy
 from attest.contract.hooks import PROJECT, Hooks, hookimpl, hookspec
 from attest.contract.milestones import Milestone
-from attest.contract.operations import FUNCTIONS, OPERATIONS, register_operation
+from attest.contract.operation import (
+    OPERATIONS,
+    Form,
+    Kind,
+    Method,
+    Operation,
+    Port,
+    operation_of,
+    readers,
+    register_operation,
+)
+
+from attest.contract import operations as operations  # registers the records  # isort: skip
 from attest.contract.protocols import (
     CompiledComponent,
     Component,
@@ -60,7 +86,6 @@ from attest.contract.protocols import (
 )
 
 __all__ = [
-    "FUNCTIONS",
     "OPERATIONS",
     "PROJECT",
     "Array",
@@ -68,18 +93,25 @@ __all__ = [
     "CompiledComponent",
     "Component",
     "Config",
+    "Form",
     "Generator",
     "Gradients",
     "Hooks",
     "Implementation",
+    "Kind",
     "KnownFailure",
+    "Method",
     "Milestone",
+    "Operation",
     "Optimizer",
+    "Port",
     "ShapePolicy",
     "Trainer",
     "Transformer",
     "float_dtype",
     "hookimpl",
     "hookspec",
+    "operation_of",
+    "readers",
     "register_operation",
 ]

@@ -1,44 +1,114 @@
-"""One value that every builder takes."""
+"""One value that every builder takes, and what each of its fields may hold.
+
+A field is declared with its rule (`size`, `share`, `choice` ...). `RULES` is the one table of them:
+validation, the configs that must be refused, and configs typed on the command line read it. `readers` in
+`attest.contract.operation` answers which operations read a field.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from enum import Enum
 from typing import Any
+
+
+class Holds(Enum):
+    """What a field of the config holds. The value is the type that is read from a command line."""
+
+    SIZE = "int: a whole number of at least 1"
+    COUNT = "int: a whole number of at least 0"
+    ID = "int: a token of a vocabulary"
+    SHARE = "float: at least 0 and below 1"
+    LIMIT = "float: above 0"
+    NUMBER = "float"
+    FLAG = "bool"
+    CHOICE = "str: one of a few words"
+    WORD = "str"
+    OPTIONS = "tuple"
+
+    @property
+    def type(self) -> type[Any]:
+        """int, float, bool, str or tuple."""
+        known = {"int": int, "float": float, "bool": bool, "str": str, "tuple": tuple}
+        return known[self.value.partition(":")[0]]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What a field may hold. Fields of a `topic` are checked together."""
+
+    holds: Holds
+    topic: str
+    choices: tuple[str, ...] = ()
+    vocabularies: tuple[str, ...] = ()  # of an id: the fields with the sizes it must stay below
+    divides: str = ""  # of a size: the field it must divide
+    optional: bool = False  # None is allowed
+    checked: bool = True  # False: every number is allowed
+
+
+def _field(default: Any, holds: Holds, topic: str, **rule: Any) -> Any:
+    return field(default=default, metadata={"rule": Rule(holds, topic, **rule)})
+
+
+def size(default: int | None, **rule: Any) -> Any:
+    """A number of features, heads, layers, tokens or positions."""
+    return _field(default, Holds.SIZE, "sizes", optional=default is None, **rule)
+
+
+def choice(default: str, *others: str, topic: str = "options") -> Any:
+    """A word out of a few."""
+    return _field(default, Holds.CHOICE, topic, choices=(default, *others))
+
+
+def flag(default: bool) -> Any:
+    """True or false."""
+    return _field(default, Holds.FLAG, "options")
+
+
+def token(default: int, *vocabularies: str) -> Any:
+    """A special token."""
+    return _field(default, Holds.ID, "ids", vocabularies=vocabularies)
+
+
+def training(default: Any, holds: Holds, **rule: Any) -> Any:
+    """A number that only training reads."""
+    return _field(default, holds, "training", **rule)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
     """One flat value for every builder. Not validated here: refusing a bad one is the builder's duty."""
 
-    d_model: int = 512
-    num_heads: int = 8
-    d_ff: int | None = None  # None: 4 * d_model
-    num_encoder_layers: int = 6
-    num_decoder_layers: int = 6
-    source_vocab: int = 32
-    target_vocab: int = 32
-    max_len: int = 512
-    dropout: float = 0.1
-    norm: str = "post"  # or "pre"
-    norm_eps: float = 1e-5
-    activation: str = "relu"  # or "gelu", the exact one
-    bias: bool = True  # of every linear map; the norms keep theirs
-    scale_embeddings: bool = True
-    tie: bool = False  # projection.weight is target_embedding.weight
-    pad_id: int = 0
-    bos_id: int = 1
-    eos_id: int = 2
-    label_smoothing: float = 0.0
-    schedule: str = "inverse_sqrt"  # or "cosine"
-    warmup: int = 4000
-    peak_rate: float = 1e-3  # cosine only
-    floor_rate: float = 0.0  # cosine only
-    total_steps: int = 100_000  # cosine only
-    clip_norm: float = 1.0
-    dtype: str = "float32"
-    device: str = "cpu"
-    seed: int = 0
-    options: tuple[tuple[str, str], ...] = ()
+    d_model: int = size(512)
+    num_heads: int = size(8, divides="d_model")
+    d_ff: int | None = size(None)  # None: 4 * d_model
+    num_encoder_layers: int = size(6)
+    num_decoder_layers: int = size(6)
+    source_vocab: int = size(32)
+    target_vocab: int = size(32)
+    max_len: int = size(512)
+    dropout: float = _field(0.1, Holds.SHARE, "options")
+    norm: str = choice("post", "pre")
+    norm_eps: float = _field(1e-5, Holds.NUMBER, "options")
+    activation: str = choice("relu", "gelu")  # gelu is the exact one
+    bias: bool = flag(True)  # of every linear map; the norms keep theirs
+    scale_embeddings: bool = flag(True)
+    tie: bool = flag(False)  # projection.weight is target_embedding.weight
+    pad_id: int = token(0, "source_vocab", "target_vocab")
+    bos_id: int = token(1, "target_vocab")
+    eos_id: int = token(2, "target_vocab")
+    label_smoothing: float = training(0.0, Holds.SHARE)
+    schedule: str = choice("inverse_sqrt", "cosine", topic="training")
+    warmup: int = training(4000, Holds.COUNT)
+    peak_rate: float = training(1e-3, Holds.NUMBER)  # cosine only
+    floor_rate: float = training(0.0, Holds.NUMBER)  # cosine only
+    total_steps: int = training(100_000, Holds.COUNT, checked=False)  # cosine only
+    clip_norm: float = training(1.0, Holds.LIMIT)
+    dtype: str = _field("float32", Holds.WORD, "run")
+    device: str = _field("cpu", Holds.WORD, "run")
+    seed: int = _field(0, Holds.COUNT, "run", checked=False)
+    options: tuple[tuple[str, str], ...] = _field((), Holds.OPTIONS, "run")
 
     @property
     def inner_width(self) -> int:
@@ -48,3 +118,6 @@ class Config:
     def but(self, **changes: Any) -> Config:
         """A copy with some fields changed."""
         return replace(self, **changes)
+
+
+RULES: Mapping[str, Rule] = {f.name: f.metadata["rule"] for f in fields(Config)}

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from attest.contract.config import Config
+from attest.contract.operation import Shapes, operation_of
 
-from attest.contract import Config
-
-Shapes = dict[str, tuple[int, ...]]
+__all__ = ["Shapes", "shapes"]
 
 
 def shapes(operation: str, config: Config) -> Shapes:
-    """Name to shape for one operation; empty where it has no parameters."""
-    layout = _LAYOUTS.get(operation)
-    return layout(config) if layout else {}
+    """Name to shape for one operation or method; empty where it has no parameters."""
+    return operation_of(operation).parameters(config)
 
 
 def _within(prefix: str, inner: Shapes) -> Shapes:
@@ -24,39 +22,45 @@ def _linear(name: str, outputs: int, inputs: int, config: Config) -> Shapes:
     return {f"{name}.weight": (outputs, inputs), **bias}
 
 
-def _projections(config: Config) -> Shapes:
+def projections(config: Config) -> Shapes:
+    """Queries, keys and values."""
     d = config.d_model
     return {k: v for name in ("query", "key", "value") for k, v in _linear(name, d, d, config).items()}
 
 
-def _multi_head(config: Config) -> Shapes:
-    return {**_projections(config), **_linear("output", config.d_model, config.d_model, config)}
+def multi_head(config: Config) -> Shapes:
+    """The projections and the map of the joined heads."""
+    return {**projections(config), **_linear("output", config.d_model, config.d_model, config)}
 
 
-def _feed_forward(config: Config) -> Shapes:
+def feed_forward(config: Config) -> Shapes:
+    """Two linear maps."""
     d, inner = config.d_model, config.inner_width
     return {**_linear("inner", inner, d, config), **_linear("outer", d, inner, config)}
 
 
-def _norm(config: Config) -> Shapes:
+def norm(config: Config) -> Shapes:
+    """A gain and a bias."""
     return {"weight": (config.d_model,), "bias": (config.d_model,)}
 
 
 def _layer(config: Config, attentions: tuple[str, ...]) -> Shapes:
     layer: Shapes = {}
     for name in attentions:
-        layer |= _within(name, _multi_head(config))
-    layer |= _within("feed_forward", _feed_forward(config))
+        layer |= _within(name, multi_head(config))
+    layer |= _within("feed_forward", feed_forward(config))
     for i in range(len(attentions) + 1):
-        layer |= _within(f"norm{i}", _norm(config))
+        layer |= _within(f"norm{i}", norm(config))
     return layer
 
 
-def _encoder_layer(config: Config) -> Shapes:
+def encoder_layer(config: Config) -> Shapes:
+    """Self-attention, feed-forward, two norms."""
     return _layer(config, ("self_attention",))
 
 
-def _decoder_layer(config: Config) -> Shapes:
+def decoder_layer(config: Config) -> Shapes:
+    """Self-attention, cross-attention, feed-forward, three norms."""
     return _layer(config, ("self_attention", "cross_attention"))
 
 
@@ -64,18 +68,26 @@ def _stack(config: Config, layer: Shapes, depth: int) -> Shapes:
     stack: Shapes = {}
     for i in range(depth):
         stack |= _within(str(i), layer)
-    return stack | (_within("norm", _norm(config)) if config.norm == "pre" else {})
+    return stack | (_within("norm", norm(config)) if config.norm == "pre" else {})
 
 
-def _encoder(config: Config) -> Shapes:
-    return _stack(config, _encoder_layer(config), config.num_encoder_layers)
+def encoder(config: Config) -> Shapes:
+    """Layers, and a last norm where norm is pre."""
+    return _stack(config, encoder_layer(config), config.num_encoder_layers)
 
 
-def _decoder(config: Config) -> Shapes:
-    return _stack(config, _decoder_layer(config), config.num_decoder_layers)
+def decoder(config: Config) -> Shapes:
+    """Layers, and a last norm where norm is pre."""
+    return _stack(config, decoder_layer(config), config.num_decoder_layers)
 
 
-def _transformer(config: Config) -> Shapes:
+def embedding(config: Config) -> Shapes:
+    """One table of tokens."""
+    return {"weight": (config.source_vocab, config.d_model)}
+
+
+def transformer(config: Config) -> Shapes:
+    """Two tables, two stacks and the projection to the target vocabulary, unless that is tied."""
     d = config.d_model
     projection = _linear("projection", config.target_vocab, d, config)
     if config.tie:
@@ -83,25 +95,7 @@ def _transformer(config: Config) -> Shapes:
     return {
         "source_embedding.weight": (config.source_vocab, d),
         "target_embedding.weight": (config.target_vocab, d),
-        **_within("encoder", _encoder(config)),
-        **_within("decoder", _decoder(config)),
+        **_within("encoder", encoder(config)),
+        **_within("decoder", decoder(config)),
         **projection,
     }
-
-
-_LAYOUTS: Mapping[str, Callable[[Config], Shapes]] = {
-    "qkv_projection": _projections,
-    "multi_head_attention": _multi_head,
-    "feed_forward": _feed_forward,
-    "token_embedding": lambda config: {"weight": (config.source_vocab, config.d_model)},
-    "input_embedding": lambda config: {"weight": (config.source_vocab, config.d_model)},
-    "layer_norm": _norm,
-    "encoder_layer": _encoder_layer,
-    "decoder_layer": _decoder_layer,
-    "encoder": _encoder,
-    "decoder": _decoder,
-    "transformer": _transformer,
-    "generate": _transformer,
-    "trainer": _transformer,
-    "optimizer": _transformer,
-}

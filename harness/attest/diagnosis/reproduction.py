@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from attest.boundary import Call, JudgedImplementation
-from attest.contract import FUNCTIONS, Array, Arrays
+from attest.contract import Array, Arrays, Form, operation_of
 from attest.diagnosis.likeness import answer, close, comparable, trace_of
 from attest.judging.property import Property
 from attest.records.record import Record
@@ -125,7 +125,7 @@ def _question(call: Call) -> Iterator[str]:
     yield ""
     yield ""
     others = {n: v for n, v in call.inputs.items() if not isinstance(v, np.ndarray) and n != "cotangents"}
-    if call.operation in FUNCTIONS:
+    if operation_of(call.operation).form is Form.FUNCTION:
         order = [
             f"arrays['in/{n}']" if isinstance(v, np.ndarray) else repr(v) for n, v in call.inputs.items()
         ]
@@ -148,7 +148,7 @@ def _component_question(call: Call, others: Mapping[str, Any]) -> Iterator[str]:
     for line in textwrap.wrap(", ".join(f"{k}={v!r}" for k, v in fields.items()), 90):
         yield f"        {line}"
     yield "    )"
-    if call.operation == "trainer":
+    if operation_of(call.operation).form is Form.TRAINER:
         yield from _training(len(call.inputs["run"]))
         return
     yield f"    component = implementation.{call.operation}(config)"

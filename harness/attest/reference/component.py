@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from attest.contract import Arrays, Config, Gradients, float_dtype
-from attest.contract.parameters import Shapes
+from attest.contract import Arrays, Config, Gradients, float_dtype, operation_of
+from attest.contract.parameters import Shapes, shapes
 from attest.reference.formulas import Formulas
 from attest.reference.initial import initial_parameters
-from attest.reference.operations import FLOATING, Outputs, parameter_shapes, run
+from attest.reference.operations import Outputs, run
 from attest.reference.scope import Scope
 from attest.reference.tape import Array, Var, gradients, leaf
-from attest.reference.validation import READS, ConfigRules, InputRules
+from attest.reference.validation import ConfigRules, InputRules
 
 
 class ReferenceComponent(InputRules, ConfigRules):
@@ -22,7 +22,8 @@ class ReferenceComponent(InputRules, ConfigRules):
 
     def __init__(self, formulas: Formulas, operation: str, config: Config) -> None:
         self.formulas, self.operation, self.config = formulas, operation, config
-        self.reads = READS.get(operation, frozenset())
+        self.record = operation_of(operation)
+        self.reads = self.record.reads
         self.dtype = float_dtype(config.dtype)
         self.seed: int | tuple[int, ...] | None = None
         self.check_config()
@@ -41,7 +42,7 @@ class ReferenceComponent(InputRules, ConfigRules):
 
     def shapes(self) -> Shapes:
         """Canonical names and shapes of what this component learns."""
-        return parameter_shapes(self.operation, self.config)
+        return shapes(self.operation, self.config)
 
     def __call__(self, **inputs: Any) -> dict[str, Array]:
         given = self.accept(inputs)
@@ -55,7 +56,8 @@ class ReferenceComponent(InputRules, ConfigRules):
         return given
 
     def on_tape(self, given: Mapping[str, Any], gradient: bool = False) -> dict[str, Any]:
-        return {name: leaf(x, gradient=gradient) if name in FLOATING else x for name, x in given.items()}
+        floating = self.record.floating
+        return {name: leaf(x, gradient=gradient) if name in floating else x for name, x in given.items()}
 
     def scope(self, gradient: bool = False) -> Scope:
         """The parameters in float64; kept until others are loaded when no gradient is asked."""

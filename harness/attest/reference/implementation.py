@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar
 
-import numpy as np
-
-from attest.contract import Config
+from attest.contract import OPERATIONS, Config, Form
 from attest.reference.component import ReferenceComponent
 from attest.reference.formulas import Formulas
+from attest.reference.functions import run_function
 from attest.reference.generator import ReferenceGenerator
-from attest.reference.tape import Array
 from attest.reference.trainer import (
     ReferenceClipping,
     ReferenceOptimizer,
@@ -52,85 +52,40 @@ class ReferenceImplementation:
         self._optimizer = optimizer or self.optimizer_class
         self.name = name or self.name
 
+    def __getattr__(self, name: str) -> Any:
+        """The builder, or the function, of any operation that is registered."""
+        record = OPERATIONS.get(name)
+        if record is None:
+            raise AttributeError(f"the reference has no operation {name!r}")
+        if record.form is Form.FUNCTION:
+            return partial(self.call, name)
+        return partial(self._builders().get(record.form, self.build), name)
+
+    def _builders(self) -> dict[Form, Callable[[str, Config], Any]]:
+        """How operations of a special form are built."""
+        return {
+            Form.MODEL: lambda name, config: self.build(name, config, self._transformer),
+            Form.GENERATOR: lambda name, config: self.build(name, config, self._generator),
+            Form.SCHEDULE: lambda name, config: self.build(name, config, self._joined(ReferenceSchedule)),
+            Form.CLIPPING: lambda name, config: self.build(name, config, self._joined(ReferenceClipping)),
+            Form.OPTIMIZER: lambda name, config: self._optimizer(self._formulas(config), config),
+            Form.TRAINER: self._build_trainer,
+        }
+
     def build(self, operation: str, config: Config, kind: type[ReferenceComponent] | None = None) -> Any:
         """A component of its own, with formulas of its own."""
         return (kind or self._component)(self._formulas(config), operation, config)
 
-    def attention(self, config: Config) -> Any:
-        return self.build("attention", config)
-
-    def qkv_projection(self, config: Config) -> Any:
-        return self.build("qkv_projection", config)
-
-    def length_mask(self, lengths: Array, size: int) -> Array:
-        return self._formulas(Config()).length_mask(np.asarray(lengths), size)
-
-    def padding_mask(self, ids: Array, pad_id: int) -> Array:
-        return self._formulas(Config()).padding_mask(np.asarray(ids), pad_id)
-
-    def causal_mask(self, T: int, S: int) -> Array:
-        return self._formulas(Config()).causal_allowed(T, S)
-
-    def multi_head_attention(self, config: Config) -> Any:
-        return self.build("multi_head_attention", config)
-
-    def feed_forward(self, config: Config) -> Any:
-        return self.build("feed_forward", config)
-
-    def token_embedding(self, config: Config) -> Any:
-        return self.build("token_embedding", config)
-
-    def positional_encoding(self, config: Config) -> Any:
-        return self.build("positional_encoding", config)
-
-    def input_embedding(self, config: Config) -> Any:
-        return self.build("input_embedding", config)
-
-    def layer_norm(self, config: Config) -> Any:
-        return self.build("layer_norm", config)
-
-    def encoder_layer(self, config: Config) -> Any:
-        return self.build("encoder_layer", config)
-
-    def decoder_layer(self, config: Config) -> Any:
-        return self.build("decoder_layer", config)
-
-    def encoder(self, config: Config) -> Any:
-        return self.build("encoder", config)
-
-    def decoder(self, config: Config) -> Any:
-        return self.build("decoder", config)
-
-    def loss(self, config: Config) -> Any:
-        return self.build("loss", config)
-
-    def transformer(self, config: Config) -> Any:
-        return self.build("transformer", config, self._transformer)
-
-    def learning_rate(self, config: Config) -> Any:
-        return self.build("learning_rate", config, joined(self._component, ReferenceSchedule))
-
-    def clip_gradients(self, config: Config) -> Any:
-        return self.build("clip_gradients", config, joined(self._component, ReferenceClipping))
-
-    def optimizer(self, config: Config) -> Any:
-        return self._optimizer(self._formulas(config), config)
-
-    def trainer(self, config: Config) -> Any:
+    def _build_trainer(self, name: str, config: Config) -> Any:
+        self.build(name, config)  # refuses what the trainer reads and its model does not
         return self._trainer(self.transformer(config), config)
 
-    def generate(self, config: Config) -> Any:
-        return self.build("generate", config, self._generator)
+    def _joined(self, special: type[ReferenceComponent]) -> type[ReferenceComponent]:
+        return joined(self._component, special)
 
-    def next_token_distribution(
-        self, logits: Array, temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None
-    ) -> Array:
-        formulas = self._formulas(Config())
-        formulas.check_sampling(temperature, top_k, top_p)
-        logits = np.asarray(logits)
-        with np.errstate(all="ignore"):
-            p = formulas.next_token_distribution(logits, temperature, top_k, top_p)
-        return p.astype(logits.dtype if logits.dtype == np.float64 else np.float32)
+    def call(self, operation: str, *args: Any, **settings: Any) -> Any:
+        """One of the plain functions."""
+        return run_function(self._formulas(Config()), operation, args, **settings)
 
 
 def joined(component: type[Any], special: type[Any]) -> type[Any]:

@@ -6,9 +6,8 @@ import math
 
 import numpy as np
 
-from attest.contract import Config, float_dtype
-from attest.contract.parameters import Shapes
-from attest.reference.operations import parameter_shapes
+from attest.contract import Config, float_dtype, operation_of
+from attest.contract.parameters import Shapes, shapes
 from attest.reference.tape import Array
 
 
@@ -24,7 +23,7 @@ def initial_parameters(operation: str, config: Config, named: Shapes) -> dict[st
 def _initial(
     operation: str, name: str, shape: tuple[int, ...], config: Config, rng: np.random.Generator
 ) -> Array:
-    if is_embedding(operation, name):
+    if name in operation_of(operation).tables:
         table = rng.normal(0.0, 1.0 / math.sqrt(config.d_model), shape)
         if config.pad_id < shape[0]:
             table[config.pad_id] = 0.0
@@ -40,17 +39,13 @@ def xavier(shape: tuple[int, ...], rng: np.random.Generator) -> Array:
     return rng.uniform(-limit, limit, shape)
 
 
-def is_embedding(operation: str, name: str) -> bool:
-    return "embedding" in name or operation in ("token_embedding", "input_embedding")
-
-
 def random_parameters(
     operation: str, config: Config, rng: np.random.Generator, *, regime: str = "unit"
 ) -> dict[str, Array]:
     """Weights at their initial scale, biases and norms away from 0 and 1; saturated: 4 times W_q and W_k."""
     dtype = float_dtype(config.dtype)
     values = {}
-    for name, shape in parameter_shapes(operation, config).items():
+    for name, shape in shapes(operation, config).items():
         value = _random(operation, name, shape, config, rng)
         if regime == "saturated" and name.endswith(("query.weight", "key.weight")):
             value = 4.0 * value
@@ -61,7 +56,7 @@ def random_parameters(
 def _random(
     operation: str, name: str, shape: tuple[int, ...], config: Config, rng: np.random.Generator
 ) -> Array:
-    if is_embedding(operation, name):
+    if name in operation_of(operation).tables:
         return _initial(operation, name, shape, config, rng)
     if len(shape) == 1:
         centre = 1.0 if name.endswith("weight") else 0.0

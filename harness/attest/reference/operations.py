@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from attest.contract import Config
-from attest.contract.parameters import Shapes, shapes
+from attest.contract import operation_of
 from attest.reference.formulas import Formulas
 from attest.reference.scope import Scope
 from attest.reference.tape import Var
@@ -14,18 +13,13 @@ from attest.reference.tape import Var
 Inputs = Mapping[str, Any]  # Vars where floating, arrays and flags otherwise
 Outputs = dict[str, Var]
 
-# inputs that lie on the tape; the others are ids, masks and flags
-FLOATING = frozenset({"q", "k", "v", "x", "query", "key_value", "memory", "logits"})
-
-
-def parameter_shapes(operation: str, config: Config) -> Shapes:
-    """As `attest.parameters.shapes`; encode and decode have those of the transformer."""
-    return shapes("transformer" if operation in ("encode", "decode") else operation, config)
-
 
 def run(formulas: Formulas, operation: str, p: Scope, inputs: Inputs) -> Outputs:
     """The named outputs of one operation."""
-    return _RUN[operation](formulas, p, inputs)
+    formula = _RUN.get(operation) or operation_of(operation).formula
+    if formula is None:
+        raise ValueError(f"operation={operation!r} has no formula; give its record one")
+    return dict(formula(formulas, p, inputs))
 
 
 def _attention(f: Formulas, p: Scope, x: Inputs) -> Outputs:

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from attest.contract import Arrays, Config, Gradients
+from attest.contract import Arrays, Config, Gradients, operation_of
 from attest.outcomes import Expected
 from attest.reference.formulas import OracleFormulas
 from attest.reference.initial import random_parameters
-from attest.reference.operations import FLOATING, run
+from attest.reference.operations import run
 from attest.reference.scope import Scope
 from attest.reference.tape import Array, Var, bound, gradients, leaf, rounding
 
@@ -66,8 +66,9 @@ def _run(
 ) -> tuple[dict[str, Var], Scope, dict[str, Any]]:
     error = eps if config.dtype in _NARROW else 0.0
     p = Scope({name: leaf(x, eps=eps, error=error, gradient=gradient) for name, x in parameters.items()})
+    floating = operation_of(operation).floating
     taped = {
-        name: leaf(x, eps=eps, error=error, gradient=gradient) if name in FLOATING else np.asarray(x)
+        name: leaf(x, eps=eps, error=error, gradient=gradient) if name in floating else np.asarray(x)
         for name, x in inputs.items()
         if x is not None
     }
@@ -110,7 +111,8 @@ def _perturbed(
         return x.astype(np.float64) * (1 + 4 * eps * rng.standard_normal(np.shape(x)))
 
     wide = config.but(dtype="float64")
-    close = {name: near(x) if name in FLOATING and x is not None else x for name, x in inputs.items()}
+    floating = operation_of(operation).floating
+    close = {name: near(x) if name in floating and x is not None else x for name, x in inputs.items()}
     weights = {name: near(x) for name, x in parameters.items()}
     with rounding(rng, 4 * eps):
         return _merged(expected_gradients(operation, wide, weights, close, cotangents))

@@ -218,7 +218,7 @@ class a_plain_function_for_attention(ReferenceImplementation):
     """Attention is a function without gradients, modes or parameters."""
 
     def attention(self, config: Config) -> Any:
-        component = super().attention(config)
+        component = self.build("attention", config)
         return lambda **inputs: component(**inputs)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from attest.contract import Config, float_dtype
+from attest.contract import OPERATIONS, Config, float_dtype
 from attest.judging.catalogue import variant
 from attest.reference import ops
 from attest.reference.component import ReferenceComponent
@@ -16,7 +16,6 @@ from attest.reference.implementation import ReferenceImplementation
 from attest.reference.layers import Sublayer
 from attest.reference.scope import Scope
 from attest.reference.tape import Array, Var, node
-from attest.reference.validation import READS
 
 
 @variant("M3")
@@ -147,7 +146,7 @@ class only_gelu(ReferenceImplementation):
     """ReLU is not offered."""
 
     def build(self, operation: str, config: Config, kind: type[ReferenceComponent] | None = None) -> Any:
-        if config.activation == "relu" and "d_ff" in READS[operation]:
+        if config.activation == "relu" and "d_ff" in OPERATIONS[operation].reads:
             raise NotImplementedError("activation='relu'; gelu is there")
         return super().build(operation, config, kind)
 
@@ -157,7 +156,7 @@ class only_relu_with_biases(ReferenceImplementation):
     """GELU and maps without biases are not offered."""
 
     def build(self, operation: str, config: Config, kind: type[ReferenceComponent] | None = None) -> Any:
-        if "d_ff" in READS[operation] and (config.activation == "gelu" or not config.bias):
+        if "d_ff" in OPERATIONS[operation].reads and (config.activation == "gelu" or not config.bias):
             raise NotImplementedError("activation='gelu' or bias=False; relu with biases is there")
         return super().build(operation, config, kind)
 

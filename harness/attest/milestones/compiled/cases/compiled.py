@@ -12,27 +12,11 @@ import numpy as np
 
 from attest.boundary import JudgedComponent, JudgedImplementation, guarded
 from attest.checks.arrays import expect
-from attest.contract import Array, Config, float_dtype
+from attest.contract import OPERATIONS, Array, Config, Form, Operation
+from attest.judging.inputs import inputs_of as drawn_inputs
 
 LENGTHS = (1, 2, 3, 4, 5, 9, 17)
 REPORTED = ("graphs", "graph_breaks", "compilations", "compiled_calls")
-OUTPUTS = {"qkv_projection": ("q", "k", "v"), "transformer": ("logits",), "loss": ("loss",)}
-OPERATIONS = (
-    "attention",
-    "qkv_projection",
-    "multi_head_attention",
-    "feed_forward",
-    "token_embedding",
-    "positional_encoding",
-    "input_embedding",
-    "layer_norm",
-    "encoder_layer",
-    "decoder_layer",
-    "encoder",
-    "decoder",
-    "transformer",
-    "loss",
-)
 B = 2
 SIZES = Config(
     d_model=8,
@@ -47,19 +31,18 @@ SIZES = Config(
 MODEL = SIZES.but(  # the sizes of M5's cases under a shape policy: one graph serves both
     d_model=32, d_ff=64, num_encoder_layers=1, num_decoder_layers=1, max_len=128, dropout=0.3
 )
-OTHERWISE: Mapping[str, Mapping[str, Any]] = {
-    "feed_forward": {"d_ff": None},
-    "positional_encoding": {"max_len": 512},
-    "token_embedding": {"pad_id": 3, "bos_id": 0, "eos_id": 1},
-    "input_embedding": {"pad_id": 3, "bos_id": 0, "eos_id": 1},
-}
+
+
+def operations() -> list[Operation]:
+    """The operations that a compiler may stand behind: those that map arrays to arrays."""
+    return [record for record in OPERATIONS.values() if record.computes]
 
 
 def config_of(impl: JudgedImplementation, operation: str) -> Config:
     """The sizes of an operation, in the first dtype the implementation has; of the model in the sharpest."""
-    if operation in ("transformer", "trainer"):
+    if OPERATIONS[operation].form in (Form.MODEL, Form.TRAINER):
         return MODEL.but(dtype=impl.sharpest)
-    return SIZES.but(dtype=impl.dtypes[0], **OTHERWISE.get(operation, {}))
+    return SIZES.but(dtype=impl.dtypes[0])
 
 
 def new(impl: JudgedImplementation, operation: str) -> JudgedComponent:
@@ -71,28 +54,8 @@ def new(impl: JudgedImplementation, operation: str) -> JudgedComponent:
 def inputs_of(operation: str, config: Config, n: int, seed: int = 0) -> dict[str, Any]:
     """Inputs of length n: sequences, keys and memories alike; the last key of row 1 is hidden."""
     rng = np.random.default_rng([seed, n])
-    keys = np.ones((B, 1, n), bool)
-    keys[1, :, max(1, n - 1) :] = False
-
-    def x(*shape: int) -> Array:
-        return rng.standard_normal(shape).astype(float_dtype(config.dtype))
-
-    def ids() -> Array:
-        return rng.integers(3, 11, (B, n))
-
-    wide = x(B, n, config.d_model)
-    given: dict[str, Any] = {
-        "attention": lambda: {"q": x(B, n, 12), "k": x(B, n, 12), "v": x(B, n, 5), "mask": keys},
-        "multi_head_attention": lambda: {"query": wide, "key_value": x(*wide.shape), "mask": keys},
-        "encoder_layer": lambda: {"x": wide, "mask": keys},
-        "decoder_layer": lambda: {"x": wide, "memory": x(*wide.shape), "mask": keys, "memory_mask": keys},
-        "token_embedding": lambda: {"ids": ids()},
-        "transformer": lambda: {"source": ids(), "target": ids()},
-        "loss": lambda: {"logits": x(B, n, 11), "labels": ids()},
-    }
-    alike = {"encoder": "encoder_layer", "decoder": "decoder_layer", "input_embedding": "token_embedding"}
-    made: dict[str, Any] = given.get(alike.get(operation, operation), lambda: {"x": wide})()
-    return made
+    lengths = {"B": B, "T": n, "S": n}
+    return drawn_inputs(OPERATIONS[operation], config, lengths, rng, masks=True, lowest=3)
 
 
 def batch() -> dict[str, Array]:

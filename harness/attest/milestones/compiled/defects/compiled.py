@@ -271,7 +271,7 @@ class OnTorch(CompiledReference):
     """The transformer is a small torch model; the loss is left out."""
 
     kind = "right"
-    loss = None  # type: ignore[assignment]
+    loss = None
 
     def transformer(self, config: Config) -> Any:
         from attest.adapters.samples import sample

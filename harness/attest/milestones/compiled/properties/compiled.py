@@ -9,18 +9,17 @@ import numpy as np
 
 from attest.boundary import JudgedComponent, JudgedImplementation, fresh, guarded
 from attest.checks.arrays import expect, expect_close, expect_refused, expect_same_bits
-from attest.contract import Config
+from attest.contract import OPERATIONS, Config
 from attest.judging.evidence import note_case
 from attest.judging.property import verifies
 from attest.milestones.compiled.cases.compiled import (
     LENGTHS,
-    OPERATIONS,
-    OUTPUTS,
     B,
     batch,
     config_of,
     inputs_of,
     new,
+    operations,
     report_of,
     tokens,
 )
@@ -82,7 +81,7 @@ def a_hundred_steps_compile_at_most_twice(impl: JudgedImplementation) -> None:
 @verifies("MC.3")
 def every_length_is_right(impl: JudgedImplementation) -> None:
     """Up and down again, with one component."""
-    for operation in OPERATIONS:
+    for operation in (record.name for record in operations()):
         if impl.offers(operation):
             component = impl.build(operation, config_of(impl, operation))
             parameters = random_parameters(operation, component.config, np.random.default_rng(5))
@@ -98,7 +97,7 @@ def expect_right(impl: JudgedImplementation, component: JudgedComponent, paramet
     inputs = inputs_of(operation, component.config, n)
     wanted = expected(operation, component.config, parameters, inputs)
     seen = component(**inputs)
-    for name in OUTPUTS.get(operation, ("output",)):
+    for name in OPERATIONS[operation].gives:
         expect_close(
             seen[name], wanted[name], f"{name} of {operation} at length {n}", factor=impl.factor(operation)
         )
@@ -255,7 +254,7 @@ def use(
             cotangent = expected(
                 name, config, random_parameters(name, config, np.random.default_rng(5)), inputs
             )
-            output = OUTPUTS[name][0]
+            output = OPERATIONS[name].output
             ones = {output: np.ones_like(cotangent[output].value, dtype=np.float32)}
             placed(f"the backward pass of {done}", lambda p=part, i=inputs, o=ones: p.gradients(i, o))  # type: ignore[misc]
         if hasattr(component, "start"):

@@ -108,19 +108,21 @@ class output_doubled(Formulas):
 class silent_broadcast(ReferenceComponent):
     """A batch of 1 in k or v is repeated without a word."""
 
-    def check_attention(self, inputs: Inputs) -> None:
-        q = inputs["q"]
-        full = {n: np.broadcast_to(inputs[n], (*q.shape[:-2], *inputs[n].shape[-2:])) for n in "kv"}
-        super().check_attention({**inputs, **full})
+    def check_inputs(self, inputs: Inputs) -> None:
+        if self.operation == "attention":
+            batch = inputs["q"].shape[:-2]
+            full = {n: np.broadcast_to(inputs[n], (*batch, *inputs[n].shape[-2:])) for n in "kv"}
+            inputs = {**inputs, **full}
+        super().check_inputs(inputs)
 
 
 @defect("M1.14")
 class no_keys_give_nothing(ReferenceComponent):
     """No keys at all give an empty sum."""
 
-    def check_attention(self, inputs: Inputs) -> None:
-        if inputs["k"].shape[-2]:
-            super().check_attention(inputs)
+    def check_inputs(self, inputs: Inputs) -> None:
+        if self.operation != "attention" or inputs["k"].shape[-2]:
+            super().check_inputs(inputs)
 
     def __call__(self, **inputs: Any) -> dict[str, Array]:
         if self.operation == "attention" and not inputs["k"].shape[-2]:
@@ -153,10 +155,12 @@ class mask_cut_to_fit(ReferenceComponent):
 class refuses_without_a_name(ReferenceComponent):
     """What does not fit is refused by a RuntimeError about sizes."""
 
-    def check_attention(self, inputs: Inputs) -> None:
+    def check_inputs(self, inputs: Inputs) -> None:
         try:
-            super().check_attention(inputs)
+            super().check_inputs(inputs)
         except ValueError:
+            if self.operation != "attention":
+                raise
             raise RuntimeError("sizes of tensors must match") from None
 
 

@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 
 from attest.contract import Arrays, Gradients
-from attest.contract.parameters import Shapes
+from attest.contract.parameters import Shapes, shapes
 from attest.judging.catalogue import defect
 from attest.reference import ops
 from attest.reference.component import ReferenceComponent
 from attest.reference.formulas import Formulas
-from attest.reference.operations import parameter_shapes
 from attest.reference.scope import Scope
 from attest.reference.tape import Array, Var, detach, node
 
@@ -91,7 +90,7 @@ class wrong_inner_width(ReferenceComponent):
 
     def shapes(self) -> Shapes:
         d_ff = self.config.d_ff or 2 * self.config.d_model
-        return parameter_shapes(self.operation, self.config.but(d_ff=d_ff))
+        return shapes(self.operation, self.config.but(d_ff=d_ff))
 
 
 @defect("M3.1")
@@ -99,7 +98,7 @@ class inner_width_ignored(ReferenceComponent):
     """Four times the width, also where d_ff says otherwise."""
 
     def shapes(self) -> Shapes:
-        return parameter_shapes(self.operation, self.config.but(d_ff=None))
+        return shapes(self.operation, self.config.but(d_ff=None))
 
 
 @defect("M3.1")

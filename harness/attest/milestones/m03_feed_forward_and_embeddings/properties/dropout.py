@@ -18,8 +18,9 @@ from attest.checks.arrays import (
     expect_zero,
 )
 from attest.checks.statistics import expect_share
-from attest.contract import Array, Config, float_dtype
+from attest.contract import OPERATIONS, Array, Config
 from attest.judging.evidence import note_case
+from attest.judging.inputs import inputs_of
 from attest.judging.options import OTHER_ACTIVATION, first_offered, offered_form, takes
 from attest.judging.property import verifies
 from attest.milestones.m03_feed_forward_and_embeddings.cases.dropout import (
@@ -236,24 +237,16 @@ def expect_weights_kept(impl: JudgedImplementation, shown: OpenAttention) -> Non
     expect_near(moved, nearest, 1e-4, f"a weight of {shown.attention} after dropout")
 
 
-DROPPING = (
-    "input_embedding",
-    "attention",
-    "multi_head_attention",
-    "feed_forward",
-    "encoder_layer",
-    "decoder_layer",
-    "encoder",
-    "decoder",
-    "transformer",
-)
+def dropping() -> list[str]:
+    """Every operation that maps arrays to arrays and reads the rate."""
+    return [name for name, record in OPERATIONS.items() if record.computes and "dropout" in record.reads]
 
 
 @verifies("M3.8")
 def evaluation_drops_nothing(impl: JudgedImplementation) -> None:
     """Every operation that takes a rate: eval is the formula, and train with p = 0 is eval."""
     few = ("input_embedding", "encoder_layer", "transformer")
-    for operation in few if impl.policy.one_config else DROPPING:
+    for operation in few if impl.policy.one_config else dropping():
         if impl.offers(operation):
             config = offered_form(impl, operation, small_config(impl, operation))
             if operation == "input_embedding" or takes(impl, operation, config):
@@ -281,9 +274,10 @@ def small_config(impl: JudgedImplementation, operation: str) -> Config:
 
 def expect_quiet_evaluation(impl: JudgedImplementation, operation: str, config: Config) -> None:
     """Equal to the bit twice, after training mode, and to the formula; p = 0 in training mode too."""
-    name = "logits" if operation == "transformer" else "output"
+    name = OPERATIONS[operation].output
     parameters = random_parameters(operation, config, np.random.default_rng(6))
-    inputs = small_inputs(operation, config)
+    rng = np.random.default_rng(7)
+    inputs = inputs_of(OPERATIONS[operation], config, {"B": 3, "T": 5, "S": 5}, rng)
     wanted = expected(operation, config, parameters, inputs)[name]
     component = impl.build(operation, config)
     component.load(parameters)
@@ -302,20 +296,3 @@ def expect_quiet_evaluation(impl: JudgedImplementation, operation: str, config: 
     seen = undropped(**inputs)[name]
     undropped.eval()
     expect_close(seen, wanted, f"{name} in train with p = 0", factor=impl.factor(operation))
-
-
-def small_inputs(operation: str, config: Config) -> dict[str, Array]:
-    """Inputs of any operation that takes a rate: B=3, T=5."""
-    rng = np.random.default_rng(7)
-    states = {
-        "attention": ("q", "k", "v"),
-        "multi_head_attention": ("query", "key_value"),
-        "decoder_layer": ("x", "memory"),
-        "decoder": ("x", "memory"),
-    }
-    tokens = {"input_embedding": ("ids",), "transformer": ("source", "target")}
-    if operation in tokens:
-        return {name: rng.integers(1, 11, (3, 5)) for name in tokens[operation]}
-    dtype = float_dtype(config.dtype)
-    names = states.get(operation, ("x",))
-    return {name: rng.standard_normal((3, 5, config.d_model)).astype(dtype) for name in names}

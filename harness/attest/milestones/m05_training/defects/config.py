@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from attest.contract import Config
+from attest.contract.config import RULES, Holds
 from attest.judging.catalogue import defect
 from attest.reference.component import ReferenceComponent
 from attest.reference.validation import check_share
@@ -75,14 +76,7 @@ class sizes_as_floats(ReferenceComponent):
 
     def check_sizes(self) -> None:
         kept, c = self.config, self.config
-        names = (
-            "d_model",
-            "num_encoder_layers",
-            "num_decoder_layers",
-            "source_vocab",
-            "target_vocab",
-            "max_len",
-        )
+        names = [name for name, rule in RULES.items() if rule.holds is Holds.SIZE and not rule.divides]
         whole = {n: int(v) for n in names if isinstance(v := getattr(c, n), float) and v.is_integer()}
         self.config = c.but(**whole)
         try:

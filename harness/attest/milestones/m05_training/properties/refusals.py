@@ -9,7 +9,8 @@ from typing import Any
 
 from attest.boundary import JudgedImplementation
 from attest.checks.arrays import expect, expect_refused
-from attest.contract import Config
+from attest.contract import OPERATIONS, Config, readers
+from attest.contract.config import RULES, Holds, Rule
 from attest.judging.evidence import note_case
 from attest.judging.options import takes
 from attest.judging.property import verifies
@@ -24,52 +25,46 @@ SENSIBLE = Config(
     target_vocab=13,
     max_len=16,
 )
-SIZES = (
-    "d_model",
-    "num_encoder_layers",
-    "num_decoder_layers",
-    "source_vocab",
-    "target_vocab",
-    "max_len",
-    "d_ff",
-)
-WRONG: dict[str, tuple[Any, ...]] = {
-    "num_heads": (0, -4, 3, 32, 4.0, "4"),
-    **dict.fromkeys(SIZES, (0, -1, 2.5, "16")),
-    "dropout": (-0.1, 1.0, 1.5, math.nan, math.inf, "0.1"),
-    "pad_id": (-1, 11, 13, 1, 2),
-    "bos_id": (-1, 13, 0, 2),
-    "eos_id": (-1, 13, 0, 1),
-    "norm": ("middle", "", None),
-    "activation": ("no_such", None),
+WRONG: dict[Holds, tuple[Any, ...]] = {  # whatever the field
+    Holds.SIZE: (0, -1, 2.5, "16"),
+    Holds.SHARE: (-0.1, 1.0, math.nan),
+    Holds.CHOICE: ("no_such", "", None),
+    Holds.COUNT: (-1, 2.5),
+    Holds.LIMIT: (0.0, -1.0, math.nan),
 }
-TRAINING: dict[str, tuple[str, tuple[Any, ...]]] = {  # the operation that reads it beside the trainer
-    "schedule": ("learning_rate", ("no_such", "", None)),
-    "warmup": ("learning_rate", (-1, 2.5)),
-    "clip_norm": ("clip_gradients", (0.0, -1.0, math.nan)),
-    "label_smoothing": ("loss", (-0.1, 1.0, math.nan)),
-}
-WHOLE = {"d_model": 16.0, "d_ff": 32.0, "source_vocab": 11.0, "target_vocab": 13.0, "max_len": 16.0,
-         "num_encoder_layers": 1.0, "num_decoder_layers": 1.0}  # fmt: skip
+MORE: dict[str, tuple[Any, ...]] = {"dropout": (1.5, math.inf, "0.1"), "num_heads": (-4, "4")}
+
+
+def wrong_values(name: str, rule: Rule) -> tuple[Any, ...]:
+    """What a field must not hold, by its rule."""
+    sensible = getattr(SENSIBLE, name)
+    found = WRONG.get(rule.holds, ()) if rule.checked else ()
+    if rule.divides:
+        width = getattr(SENSIBLE, rule.divides)
+        found += (sensible - 1, 2 * width)
+    if rule.holds is Holds.SIZE:
+        found += (float(sensible),)  # a whole number of the wrong type
+    if rule.holds is Holds.ID:
+        sizes = {getattr(SENSIBLE, size) for size in rule.vocabularies}
+        taken = {getattr(SENSIBLE, n) for n, r in RULES.items() if r.holds is Holds.ID and n != name}
+        found = (-1, *sorted(sizes), *sorted(taken))
+    return (*found, *MORE.get(name, ()))
 
 
 def senseless(impl: JudgedImplementation) -> Iterator[tuple[str, str, Any]]:
     """What is built, field and value, one fault at a time."""
-    for name, values in WRONG.items():
-        for value in values:
-            yield "transformer", name, value
-    for name, whole in WHOLE.items():
-        yield "transformer", name, whole
-    for name, (reader, values) in TRAINING.items():
-        for operation in (reader, "trainer"):
-            if impl.offers(operation):
-                yield from ((operation, name, value) for value in values)
+    model = OPERATIONS["transformer"]
+    for name, rule in RULES.items():
+        reading = [model.name] if name in model.reads else readers(name)
+        for operation in reading:
+            if operation == model.name or impl.offers(operation):
+                yield from ((operation, name, value) for value in wrong_values(name, rule))
 
 
 def refusal(impl: JudgedImplementation, operation: str, name: str, value: Any) -> Exception:
     """What building raises; silence is the failure."""
     config = sensible(impl, operation).but(**{name: value})
-    what = f"{name}={value!r}" + (f" of the {operation}" if name in TRAINING else "")
+    what = f"{name}={value!r}" + ("" if operation == "transformer" else f" of the {operation}")
     return expect_refused(lambda: impl.raw_build(operation, config), what)
 
 

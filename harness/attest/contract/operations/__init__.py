@@ -1,0 +1,12 @@
+"""The operations of the contract, one record each, by topic. Importing this package registers them.
+
+The order of the imports is the order in which operations are listed.
+"""
+
+from attest.contract.operations import attention  # isort: skip
+from attest.contract.operations import embeddings  # isort: skip
+from attest.contract.operations import layers  # isort: skip
+from attest.contract.operations import training  # isort: skip
+from attest.contract.operations import generation  # isort: skip
+
+__all__ = ["attention", "embeddings", "generation", "layers", "training"]
