@@ -9,7 +9,7 @@ import pytest
 from attest import selftest
 from attest.judging.catalogue import Defect, Variant, defects, killed_by, variants
 from attest.judging.property import load_properties
-from attest.reference.formulas import Formulas
+from attest.reference.parts.attention import Attention
 from attest.selftest import Outcome, Trial, passed, run_trial, summarise, trials
 from attest.spec import load_spec
 
@@ -100,8 +100,8 @@ def outcome(name, criterion, verdict, *, correct=False, internal=False):
     return Outcome(Trial(name, criterion, correct, "quick"), verdict, "why", internal)
 
 
-TWO = Defect("two", "Two killers.", ("M1.2", "M1.10"), Formulas)
-RIGHT = Variant("right", "All is well.", ("M1",), Formulas)
+TWO = Defect("two", "Two killers.", ("M1.2", "M1.10"), Attention)
+RIGHT = Variant("right", "All is well.", ("M1",), Attention)
 
 
 def test_a_defect_is_dead_only_when_each_of_its_criteria_kills_it():

@@ -7,9 +7,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from attest.contract import Config
+from attest.reference.assembly import Parts
 from attest.reference.component import ReferenceComponent
-from attest.reference.formulas import Formulas
 from attest.reference.generator import ReferenceGenerator
+from attest.reference.parts.part import Part
 from attest.reference.tape import Array
 from attest.reference.trainer import (
     ReferenceClipping,
@@ -26,7 +27,7 @@ class ReferenceImplementation:
     name = "reference"
     description = "the reference: float64 inside, rounded once"
     dtypes = ("float32", "float64")
-    formulas_class: ClassVar[type[Formulas]] = Formulas
+    pieces: ClassVar[tuple[type[Part], ...]] = ()
     component_class: ClassVar[type[ReferenceComponent]] = ReferenceComponent
     transformer_class: ClassVar[type[ReferenceTransformer]] = ReferenceTransformer
     trainer_class: ClassVar[type[ReferenceTrainer]] = ReferenceTrainer
@@ -35,16 +36,15 @@ class ReferenceImplementation:
 
     def __init__(
         self,
-        formulas: type[Formulas] | None = None,
+        *pieces: type[Part],
         name: str | None = None,
-        *,
         component: type[ReferenceComponent] | None = None,
         transformer: type[ReferenceTransformer] | None = None,
         trainer: type[ReferenceTrainer] | None = None,
         optimizer: type[ReferenceOptimizer] | None = None,
         generator: type[ReferenceGenerator] | None = None,
     ) -> None:
-        self._formulas = formulas or self.formulas_class
+        self._pieces = pieces or self.pieces
         self._component = component or self.component_class
         self._transformer = joined(self._component, transformer or self.transformer_class)
         self._generator = joined(self._component, generator or self.generator_class)
@@ -53,8 +53,12 @@ class ReferenceImplementation:
         self.name = name or self.name
 
     def build(self, operation: str, config: Config, kind: type[ReferenceComponent] | None = None) -> Any:
-        """A component of its own, with formulas of its own."""
-        return (kind or self._component)(self._formulas(config), operation, config)
+        """A component of its own, with parts of its own."""
+        return (kind or self._component)(self.parts(config), operation, config)
+
+    def parts(self, config: Config) -> Parts:
+        """The reference's parts, with the pieces that this implementation exchanges."""
+        return Parts(config, *self._pieces)
 
     def attention(self, config: Config) -> Any:
         return self.build("attention", config)
@@ -63,13 +67,13 @@ class ReferenceImplementation:
         return self.build("qkv_projection", config)
 
     def length_mask(self, lengths: Array, size: int) -> Array:
-        return self._formulas(Config()).length_mask(np.asarray(lengths), size)
+        return self.parts(Config()).masks.length_mask(np.asarray(lengths), size)
 
     def padding_mask(self, ids: Array, pad_id: int) -> Array:
-        return self._formulas(Config()).padding_mask(np.asarray(ids), pad_id)
+        return self.parts(Config()).masks.padding_mask(np.asarray(ids), pad_id)
 
     def causal_mask(self, T: int, S: int) -> Array:
-        return self._formulas(Config()).causal_allowed(T, S)
+        return self.parts(Config()).masks.causal_allowed(T, S)
 
     def multi_head_attention(self, config: Config) -> Any:
         return self.build("multi_head_attention", config)
@@ -114,7 +118,7 @@ class ReferenceImplementation:
         return self.build("clip_gradients", config, joined(self._component, ReferenceClipping))
 
     def optimizer(self, config: Config) -> Any:
-        return self._optimizer(self._formulas(config), config)
+        return self._optimizer(self.parts(config), config)
 
     def trainer(self, config: Config) -> Any:
         return self._trainer(self.transformer(config), config)
@@ -125,11 +129,11 @@ class ReferenceImplementation:
     def next_token_distribution(
         self, logits: Array, temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None
     ) -> Array:
-        formulas = self._formulas(Config())
-        formulas.check_sampling(temperature, top_k, top_p)
+        sampling = self.parts(Config()).sampling
+        sampling.check_sampling(temperature, top_k, top_p)
         logits = np.asarray(logits)
         with np.errstate(all="ignore"):
-            p = formulas.next_token_distribution(logits, temperature, top_k, top_p)
+            p = sampling.next_token_distribution(logits, temperature, top_k, top_p)
         return p.astype(logits.dtype if logits.dtype == np.float64 else np.float32)
 
 
