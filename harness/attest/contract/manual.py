@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from attest.contract.operation import OPERATIONS, Form, Kind, Operation, Port
 
@@ -52,11 +52,3 @@ def _output(name: str, shape: str) -> str:
 def _shape(words: str) -> str:
     # a tie keeps a shape on one line
     return f"({TIE.join(f'{word},' for word in words.split())[:-1]})"
-
-
-def operations_by_milestone(records: Mapping[str, Operation] = OPERATIONS) -> dict[str, list[str]]:
-    """The names of the operations of each milestone, in the order of the contract."""
-    found: dict[str, list[str]] = {}
-    for record in records.values():
-        found.setdefault(record.milestone, []).append(record.name)
-    return found
