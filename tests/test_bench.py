@@ -9,9 +9,10 @@ from click.testing import CliRunner
 
 from attest.bench.apart import Field, apart
 from attest.bench.entrants import Entrant, lengths
-from attest.bench.goals import Goal, judged
+from attest.bench.goals import GOALS, RATIOS, Goal, Ratio, judged, reported
 from attest.bench.measuring import Outcome, Timing, measure
 from attest.bench.workloads import BASE, SMALL, chosen, workloads
+from attest.bench.writing import document, markdown
 from attest.cli import cli
 from attest.outcomes import NotOffered
 
@@ -39,7 +40,9 @@ def test_a_small_run_writes_json_markdown_and_a_plot(tmp_path) -> None:
     page = (tmp_path / "bench.md").read_text()
     assert "| eager re-running |" in page
     assert "- eager spends " in page
-    assert "## Goals" not in page  # they are meant for the base shape
+    assert "## Goals" not in page  # goals and ratios are meant for the base shape
+    assert "## Ratios" not in page
+    assert found["ratios"] == found["goals"] == []
     assert (tmp_path / "bench.svg").read_text().startswith("<?xml")
 
 
@@ -59,6 +62,29 @@ def test_a_goal_is_judged_in_float32_and_never_by_the_loop() -> None:
         (1.5, False),
         (None, None),
     ]
+
+
+def test_the_speed_of_eager_is_reported_and_not_judged() -> None:
+    found = outcome(eager=[4.0])
+    found.timings.append(Timing("eager re-running", [9.0]))
+    ratios = [Ratio("greedy_1", "eager", name) for name in ("eager re-running", "nn.Transformer")]
+    assert reported([found], ratios) == [
+        {"sentence": "greedy_1: eager against eager re-running", "seen": 2.25},
+        {"sentence": "greedy_1: eager against nn.Transformer", "seen": None},
+    ]
+    assert {goal.entrant for goal in GOALS} == {"compiled"}
+    assert {ratio.entrant for ratio in RATIOS} == {"eager"}
+
+
+def test_the_page_shows_ratios_without_a_verdict_and_goals_with_one() -> None:
+    timings = [Timing("eager", [1.0]), Timing("eager re-running", [6.0])]
+    base = Outcome(chosen(BASE, ["greedy_1"])[0], timings, {})
+    about = {"threads": 1, "clock": "wall", "rounds": 1, "missing": []}
+    ceilings = {"matmul_gflops": 1.0, "bandwidth_gbs": 1.0}
+    page = markdown(document(BASE, [base], ceilings, about, (0.0, 0.0)))
+    assert "| greedy_1: eager against eager re-running | 6.00 |" in page
+    assert "| greedy_16: eager against eager re-running | not measured |" in page
+    assert "| greedy_1: compiled against Marian | 2.0 | not measured |  |" in page
 
 
 def test_who_does_less_than_asked_is_not_timed() -> None:

@@ -81,22 +81,22 @@ def test_torch_counts_the_work_of_a_step(monkeypatch):
     work = Workload(D=64)
     plain = step_flops(JudgedImplementation(Eager()), work, 400)
     assert 0 < plain <= work.flops_of_a_step
-    honest = cache.advance
+    honest = cache.step
 
     def encodes_again(model, state, tokens):
         model.encode(torch.full((2, 50), 5))
         return honest(model, state, tokens)
 
-    monkeypatch.setattr(cache, "advance", encodes_again)
+    monkeypatch.setattr(cache, "step", encodes_again)
     assert step_flops(JudgedImplementation(Eager()), work, 400) > 1.5 * work.flops_of_a_step
 
 
 def test_torch_counts_a_memory_projected_again(monkeypatch):
     honest = cache._cached_layer
 
-    def projects_again(layer, x, state, i, allowed):
+    def projects_again(layer, x, state, i):
         layer.cross_attention.keys_values(torch.zeros(2, state.memory.shape[4], x.shape[-1]))
-        return honest(layer, x, state, i, allowed)
+        return honest(layer, x, state, i)
 
     monkeypatch.setattr(cache, "_cached_layer", projects_again)
     assert "floating-point operations" in refusal(Eager(), "M6.4").seen
@@ -130,18 +130,19 @@ def chunk_sees_one_ahead(monkeypatch):
 
 def source_mask_lost_by_reorder(monkeypatch):
     honest = cache.reorder
-    monkeypatch.setattr(
-        cache,
-        "reorder",
-        lambda state, rows, same_source=False: replace(honest(state, rows), source_seen=None),
-    )
+
+    def forgets(state, rows):
+        moved = honest(state, rows)
+        return replace(moved, memory_seen=torch.ones_like(moved.memory_seen))
+
+    monkeypatch.setattr(cache, "reorder", forgets)
 
 
 def past_not_copied_by_reorder(monkeypatch):
     honest = cache.reorder
 
-    def aliases(state, rows, same_source=False):
-        moved = honest(state, rows, same_source)
+    def aliases(state, rows):
+        moved = honest(state, rows)
         same = len(rows) == state.rows and rows.tolist() == sorted(rows.tolist())
         return replace(moved, past=state.past) if same else moved
 

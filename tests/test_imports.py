@@ -82,6 +82,42 @@ def test_implementations_import_the_contract_and_adapters_only():
                 assert (IMPLS / parts[1]).exists(), f"{package} imports {name}, which is no sibling"
 
 
+def private_functions(root: Path) -> set[str]:
+    """Functions and methods whose name starts with one underscore."""
+    trees = (ast.walk(ast.parse(path.read_text())) for path in modules(root))
+    names = {node.name for tree in trees for node in tree if isinstance(node, ast.FunctionDef)}
+    return {name for name in names if name.startswith("_") and not name.endswith("__")}
+
+
+def used_names(path: Path) -> set[str]:
+    """What a module reads as an attribute, defines as a method or imports from a sibling."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Attribute):
+            found.add(node.attr)
+        if isinstance(node, ast.ClassDef):
+            found |= {part.name for part in node.body if isinstance(part, ast.FunctionDef)}
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("attest_impls."):
+            found |= {alias.name for alias in node.names}
+    return found
+
+
+def test_compiled_stands_on_public_names_of_eager():
+    private = private_functions(IMPLS / "eager")
+    assert "_cached_layer" in private
+    for path in modules(IMPLS / "compiled"):
+        assert used_names(path) & private == set(), f"{path.name} uses private names of eager"
+
+
+def test_eagers_model_file_refuses_nothing():
+    """Arguments are checked at the edge, so that the model reads like its paper."""
+    path = IMPLS / "eager" / "model.py"
+    raised = [n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Raise)]
+    assert raised == []
+    assert not any(name.endswith("arguments") for name in imports(path))
+    assert len(path.read_text().splitlines()) <= 400
+
+
 def test_torch_is_imported_at_the_top_of_adapters_only():
     offenders = [
         str(p.relative_to(ROOT))

@@ -18,7 +18,7 @@ def test_conventions_argue_the_factor() -> None:
 
 def test_eager_says_what_the_factor_is_for() -> None:
     pytest.importorskip("torch")
-    from attest_impls.eager.embedding import InputEmbedding
+    from attest_impls.eager.model import InputEmbedding
 
     text = InputEmbedding.__doc__ or ""
     for word in ("sqrt(d_model)", "scale_embeddings", "positions"):

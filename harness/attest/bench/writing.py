@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from attest.bench.entrants import EVERY
-from attest.bench.goals import GOALS, judged
+from attest.bench.goals import GOALS, RATIOS, judged, reported
 from attest.bench.measuring import Outcome, Timing
 from attest.bench.workloads import BASE, Shape
 from attest.report.environment import environment
@@ -32,6 +32,7 @@ def document(
         "ceilings": dict(ceilings),
         "load": [round(value, 2) for value in load],
         "workloads": [_entry(outcome) for outcome in outcomes],
+        "ratios": reported(outcomes, RATIOS if shape == BASE else ()),
         "goals": judged(outcomes, GOALS if shape == BASE else ()),
     }
 
@@ -82,6 +83,8 @@ def markdown(found: Mapping[str, Any]) -> str:
     for entry in found["workloads"]:
         lines += ["", f"## {entry['name']}", "", f"{entry['about'].capitalize()}.", "", *_table(entry)]
         lines += ["", *_profiles(entry)]
+    if found["ratios"]:
+        lines += ["", "## Ratios", "", *_ratios(found["ratios"])]
     if found["goals"]:
         lines += ["", "## Goals", "", *_goals(found["goals"])]
     return "\n".join(lines) + "\n"
@@ -115,12 +118,21 @@ def _ratio(found: Sequence[float] | None) -> str:
     return f"{ratio:.2f} ({least:.2f} to {most:.2f})"
 
 
+def _ratios(ratios: Sequence[Mapping[str, Any]]) -> list[str]:
+    """No judgement: `eager` is written to be read."""
+    lines = ["| ratio | seen |", "|---|---:|"]
+    return lines + [f"| {ratio['sentence']} | {_number(ratio['seen'])} |" for ratio in ratios]
+
+
+def _number(seen: float | None) -> str:
+    return "not measured" if seen is None else f"{seen:.2f}"
+
+
 def _goals(goals: Sequence[Mapping[str, Any]]) -> list[str]:
     lines = ["| goal | wanted | seen | |", "|---|---:|---:|---|"]
     for goal in goals:
-        seen = "not measured" if goal["seen"] is None else f"{goal['seen']:.2f}"
         verdict = {True: "reached", False: "**not reached**", None: ""}[goal["reached"]]
-        lines.append(f"| {goal['sentence']} | {goal['wanted']:.1f} | {seen} | {verdict} |")
+        lines.append(f"| {goal['sentence']} | {goal['wanted']:.1f} | {_number(goal['seen'])} | {verdict} |")
     return lines
 
 

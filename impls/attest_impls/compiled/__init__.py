@@ -7,12 +7,11 @@ from typing import Any
 import pluggy
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from attest.contract import Config, ShapePolicy
-from attest_impls.eager import Eager, attention, embedding, layers
+from attest_impls.eager import Eager, model
 from attest_impls.eager.model import Transformer
-from attest_impls.eager.norm import LayerNorm
 from attest_impls.eager.training import Loss, Trainer
 
 from .component import (
@@ -22,16 +21,12 @@ from .component import (
     Encoding,
     EncodingStack,
     Heads,
-    Inputs,
-    Positions,
     Reading,
     ReadingStack,
-    TokenLookup,
     component,
     number,
     summed_loss,
 )
-from .fused import Attention
 from .generation import Decoding, Generator
 
 
@@ -40,13 +35,12 @@ class CompiledTrainer(Trainer):
 
     model: Decoding
 
-    def _summed_loss(self, source: Tensor, target: Tensor, smoothing: float) -> Tensor:
+    def loss_of(self, source: Tensor, target: Tensor, smoothing: float) -> Tensor:
         # Two arrays instead of two slices of one: strides of T - 1 would keep inductor from whole rows.
         given, labels = target[:, :-1].contiguous(), target[:, 1:].contiguous()
-        self.model.checked(source=source, target=given)
         if given.shape[1] == 1 < self.config.max_len:  # a length of 1 would be another graph
             given, labels = (F.pad(x, (0, 1), value=self.config.pad_id) for x in (given, labels))
-        run = self.model.compiled("training", _summed_loss)
+        run = self.model.compiled("training", loss_after)
         with torch.enable_grad():  # evaluation too: without gradients it would be another graph
             loss: Tensor = run(self.model.module, source, given, labels, number(smoothing, source))
         return loss if torch.is_grad_enabled() else loss.detach()
@@ -55,12 +49,11 @@ class CompiledTrainer(Trainer):
         return self.model.compile_report()
 
 
-def _summed_loss(
+def loss_after(
     model: Transformer, source: Tensor, given: Tensor, labels: Tensor, smoothing: Tensor
 ) -> Tensor:
-    """Of the labels that follow what is given; what is compiled."""
-    logits = model._decode(given, model._encode(source), source)
-    return summed_loss(logits, labels, model.config.pad_id, smoothing)
+    """The summed loss of the labels that follow what is given; what is compiled."""
+    return summed_loss(model(source, given), labels, model.config.pad_id, smoothing)
 
 
 class Compiled(Eager):
@@ -74,52 +67,52 @@ class Compiled(Eager):
     shape_policy = ShapePolicy(min_size=2, one_config=True, always_mask=True)
 
     def attention(self, config: Config) -> CompiledComponent:
-        return component(lambda _: Attention(), config, AttentionAlone)
+        return component("attention", lambda _: nn.Identity(), config, AttentionAlone)
 
     def qkv_projection(self, config: Config) -> CompiledComponent:
-        return component(attention.QKVProjection, config)
+        return component("qkv_projection", model.QKVProjection, config)
 
     def multi_head_attention(self, config: Config) -> CompiledComponent:
-        return component(attention.MultiHeadAttention, config, Heads)
+        return component("multi_head_attention", model.MultiHeadAttention, config, Heads)
 
     def feed_forward(self, config: Config) -> CompiledComponent:
-        return component(layers.FeedForward, config)
+        return component("feed_forward", model.FeedForward, config)
 
     def token_embedding(self, config: Config) -> CompiledComponent:
-        return component(embedding.TokenEmbedding, config, TokenLookup)
+        return component("token_embedding", model.TokenEmbedding, config)
 
     def positional_encoding(self, config: Config) -> CompiledComponent:
-        return component(embedding.PositionalEncoding, config, Positions)
+        return component("positional_encoding", model.PositionalEncoding, config)
 
     def input_embedding(self, config: Config) -> CompiledComponent:
-        return component(embedding.InputEmbedding, config, Inputs)
+        return component("input_embedding", model.InputEmbedding, config)
 
     def layer_norm(self, config: Config) -> CompiledComponent:
-        return component(LayerNorm, config)
+        return component("layer_norm", model.LayerNorm, config)
 
     def encoder_layer(self, config: Config) -> CompiledComponent:
-        return component(layers.EncoderLayer, config, Encoding)
+        return component("encoder_layer", model.EncoderLayer, config, Encoding)
 
     def decoder_layer(self, config: Config) -> CompiledComponent:
-        return component(layers.DecoderLayer, config, Reading)
+        return component("decoder_layer", model.DecoderLayer, config, Reading)
 
     def encoder(self, config: Config) -> CompiledComponent:
-        return component(layers.Encoder, config, EncodingStack)
+        return component("encoder", model.Encoder, config, EncodingStack)
 
     def decoder(self, config: Config) -> CompiledComponent:
-        return component(layers.Decoder, config, ReadingStack)
+        return component("decoder", model.Decoder, config, ReadingStack)
 
     def transformer(self, config: Config) -> Decoding:
-        return component(Transformer, config, Decoding)
+        return component("transformer", Transformer, config, Decoding)
 
     def loss(self, config: Config) -> CompiledComponent:
-        return component(Loss, config, CrossEntropy)
+        return component("loss", Loss, config, CrossEntropy)
 
     def trainer(self, config: Config) -> CompiledTrainer:
         return CompiledTrainer(self.transformer(config), config)
 
     def generate(self, config: Config) -> Generator:
-        return component(Transformer, config, Generator)
+        return component("generate", Transformer, config, Generator)
 
 
 @pluggy.HookimplMarker("attest")

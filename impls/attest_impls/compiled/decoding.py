@@ -13,10 +13,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from attest_impls.eager.attention import padding_mask
-from attest_impls.eager.cache import _check_rows
-from attest_impls.eager.layers import DecoderLayer
-from attest_impls.eager.model import Transformer
+from attest_impls.eager.model import DecoderLayer, Transformer
 
 Pairs = list[tuple[Tensor, Tensor]]  # keys and values of each layer
 BLOCK = 32
@@ -42,6 +39,7 @@ class State:
     source_seen: Tensor  # (B, 1, 1, S)
     target_seen: Tensor  # (B, 1, 1, L)
     position: Tensor  # (1,)
+    sources: Tensor  # (B,): which source each row reads
     length: int = 0
     spent: bool = field(default=False, repr=False)
 
@@ -71,7 +69,7 @@ class State:
 
 def remember(model: Transformer, source: Tensor) -> list[tuple[Tensor, Tensor]]:
     """The encoder, and the keys and values that every decoder layer reads from its memory."""
-    encoded = model._encode(source)
+    encoded = model.encode(source)
     pairs = [layer.cross_attention.keys_values(encoded) for layer in model.decoder.layers()]
     return [(k.contiguous(), v.contiguous()) for k, v in pairs]
 
@@ -83,9 +81,10 @@ def empty_state(model: Transformer, source: Tensor, memory: Pairs, capacity: int
     return State(
         past,
         memory,
-        padding_mask(source, model.config.pad_id)[:, None],
+        model.seen(source)[:, None],
         torch.zeros(B, 1, 1, L, dtype=torch.bool, device=source.device),
         torch.zeros(1, dtype=torch.int64, device=source.device),
+        torch.arange(B, device=source.device),
     )
 
 
@@ -126,31 +125,33 @@ def _layer(
 ) -> Tensor:
     def read_past(y: Tensor) -> Tensor:
         attention = layer.self_attention
-        q, k, v = (attention._split(part) for part in attention.project(y, 0, 3).chunk(3, -1))
+        q, k, v = (attention.split(part) for part in attention.project(y, 0, 3).chunk(3, -1))
         own[0].index_copy_(2, places, k)
         own[1].index_copy_(2, places, v)
         return attention.mixed(q, *own, allowed)
 
     def read_memory(y: Tensor) -> Tensor:
         attention = layer.cross_attention
-        return attention.mixed(attention._split(attention.project(y, 0, 1)), *theirs, source_seen)
+        return attention.mixed(attention.split(attention.project(y, 0, 1)), *theirs, source_seen)
 
-    return layer.sublayers(x, read_past, read_memory)
+    x = layer.join(x, layer.norm0, read_past)
+    x = layer.join(x, layer.norm1, read_memory)
+    return layer.join(x, layer.norm2, layer.feed_forward)
 
 
-def moved(state: State, rows: Tensor, same_source: bool = False) -> State:
-    """The state whose row i is the old row rows[i]; beam search keeps the source of every row."""
-    _check_rows(state, rows)
+def moved(state: State, rows: Tensor) -> State:
+    """The state whose row i is the old row rows[i]. Beam search keeps the source of every row."""
     state.spent = True
     grown = replace(
         state,
         past=_rows_of(state.past, rows),
         target_seen=state.target_seen[rows],
         position=state.position.clone(),
+        sources=state.sources[rows],
         spent=False,
     )
-    if same_source:
-        return grown
+    if len(rows) == state.rows and bool((grown.sources == state.sources).all()):
+        return grown  # the memory is the largest part, and stays where it is
     return replace(grown, memory=_rows_of(state.memory, rows), source_seen=state.source_seen[rows])
 
 

@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from attest_impls.eager.attention import MultiHeadAttention, over_heads
-from attest_impls.eager.model import Transformer
+from attest_impls.eager.masks import without_unseen
+from attest_impls.eager.model import MultiHeadAttention, Transformer
 
 
 class FusedAttention(MultiHeadAttention):
@@ -21,7 +21,8 @@ class FusedAttention(MultiHeadAttention):
 
     def __init__(self, plain: MultiHeadAttention) -> None:
         nn.Module.__init__(self)
-        self.d_model, self.num_heads, self.dropout = plain.d_model, plain.num_heads, plain.dropout
+        self.d_model = plain.query.in_features
+        self.num_heads, self.dropout = plain.num_heads, plain.dropout
         self.drops, self.clean = plain.dropout > 0, False
         maps = (plain.query, plain.key, plain.value)
         self.weight = nn.Parameter(torch.cat([m.weight for m in maps]).detach())
@@ -30,11 +31,11 @@ class FusedAttention(MultiHeadAttention):
         self.output = plain.output
 
     def forward(self, query: Tensor, key_value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, None]:
-        self._check(query, key_value, mask)
+        allowed = None if mask is None else mask.unsqueeze(-3)  # (..., 1, T, S)
         if query is not key_value:
-            return self.read(query, *self.keys_values(key_value), over_heads(mask))
-        q, k, v = (self._split(x) for x in self.project(query, 0, 3).chunk(3, -1))
-        return self.mixed(q, k, v, over_heads(mask)), None
+            return self.read(query, *self.keys_values(key_value), allowed)
+        q, k, v = (self.split(x) for x in self.project(query, 0, 3).chunk(3, -1))
+        return self.mixed(q, k, v, allowed), None
 
     def project(self, x: Tensor, first: int, last: int) -> Tensor:
         """Maps first to last of query, key, value."""
@@ -43,30 +44,18 @@ class FusedAttention(MultiHeadAttention):
 
     def keys_values(self, x: Tensor) -> tuple[Tensor, Tensor]:
         k, v = self.project(x, 1, 3).chunk(2, -1)
-        return self._split(k), self._split(v)
+        return self.split(k), self.split(v)
 
     def read(self, query: Tensor, k: Tensor, v: Tensor, allowed: Tensor | None) -> tuple[Tensor, None]:
-        return self.mixed(self._split(self.project(query, 0, 1)), k, v, allowed), None
+        return self.mixed(self.split(self.project(query, 0, 1)), k, v, allowed), None
 
     def mixed(self, q: Tensor, k: Tensor, v: Tensor, allowed: Tensor | None) -> Tensor:
         """Attention and the output map; zeros from a query that sees nothing."""
-        if not self.clean:
-            k, v = without_unseen(k, v, allowed)
+        if allowed is not None and not self.clean:
+            k, v = without_unseen(k, allowed), without_unseen(v, allowed)
         rate = self.dropout if self.drops and self.training else 0.0
         heads = F.scaled_dot_product_attention(q, k, v, attn_mask=allowed, dropout_p=rate)
         return self.output(heads.transpose(1, 2).flatten(2))  # (B, T, D)
-
-
-def without_unseen(k: Tensor, v: Tensor, allowed: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Zeros for keys and values that nobody sees: 0 * nan is nan, a zero weight alone does not hide it."""
-    if allowed is None:
-        return k, v
-    seen = allowed.any(-2).unsqueeze(-1)
-    return torch.where(seen, k, 0.0), torch.where(seen, v, 0.0)
-
-
-class Attention(nn.Module):
-    """Nothing is learned; the component calls torch's kernel."""
 
 
 class Dropout(nn.Dropout):

@@ -1,4 +1,4 @@
-"""The compiled decoder: start, advance and reorder for eager's searches, and a greedy loop of its own.
+"""The compiled decoder: start, step and reorder for eager's searches, and a greedy loop of its own.
 
 Shapes: B rows, L tokens, n new tokens, V vocabulary.
 """
@@ -9,14 +9,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from attest.contract import Array
-from attest_impls.eager.arguments import check_ids
-from attest_impls.eager.cache import _check_fresh_state, _check_room
-from attest_impls.eager.generation import generate
+from attest_impls.eager.generation import generate, left_aligned
+from attest_impls.eager.mode import in_mode
 from attest_impls.eager.model import Transformer
 
 from .component import Model, own
@@ -32,62 +29,28 @@ STEP = {
 CHECK_EVERY = 8  # tokens between two looks at the stop flags: a look waits for the device
 
 
-class Decoding(Model):
-    """The model with its cached steps."""
+class CompiledDecoder:
+    """What eager's searches and components ask of a decoder, with the graphs of a component.
 
-    def start(self, source: Array) -> State:
-        with torch.no_grad():
-            ids = self._ids(source)
-            check_ids("source", ids, self.config.source_vocab, self.config.max_len)
-            return self.begin(self.module, ids, self.config.max_len)
+    `alone`: there is never more than one new token, so that the graph for one is worth having.
+    """
 
-    def step(self, state: State, tokens: Array) -> tuple[Array, State]:
-        ids = self._ids(tokens)
-        _check_fresh_state(state, State)
-        check_ids("tokens", ids, self.config.target_vocab)
-        _check_room(state, ids)
-        with torch.no_grad():
-            logits, grown = self.advance(self.module, state, ids)
-        return self.run(lambda: {"logits": logits})["logits"], grown
+    def __init__(self, model: Model, alone: bool) -> None:
+        self._model, self._alone = model, alone
 
-    def reorder(self, state: State, rows: Array) -> State:
-        _check_fresh_state(state, State)
-        with torch.no_grad():
-            return moved(state, self._ids(rows))
-
-    def begin(self, model: Transformer, source: Tensor, capacity: int) -> State:
-        memory = self.compiled("remember", remember)(model, source)
+    def start(self, model: Transformer, source: Tensor, capacity: int) -> State:
+        memory = self._model.compiled("remember", remember)(model, source)
         return empty_state(model, source, memory, capacity)
 
-    def advance(
-        self, model: Transformer, state: State, tokens: Tensor, alone: bool = False
-    ) -> tuple[Tensor, State]:
-        """`alone`: there is never more than one token, so that the graph for one is worth having."""
-        single = alone and pays(model.projection.weight)
-        read = self.compiled("read_one", read_one) if single else self.compiled("read_on", read_on)
+    def step(self, model: Transformer, state: State, tokens: Tensor) -> tuple[Tensor, State]:
+        name, read = ("read_one", read_one) if self._single(model) else ("read_on", read_on)
         n = tokens.shape[1]
-        logits = read(model, own(tokens), *state.parts(n))
+        logits = self._model.compiled(name, read)(model, own(tokens), *state.parts(n))
         state.spent = True
         return logits, replace(state, position=state.position + n, length=state.length + n, spent=False)
 
-    def _ids(self, values: Array) -> Tensor:
-        return self.tensors({"ids": np.asarray(values)})["ids"]
-
-
-class CompiledSearch:
-    """What eager's generate asks of a decoder."""
-
-    def __init__(self, model: Decoding) -> None:
-        self._model = model
-
-    def start(self, model: Transformer, source: Tensor, capacity: int) -> State:
-        return self._model.begin(model, source, capacity)
-
-    def advance(self, model: Transformer, state: State, tokens: Tensor) -> tuple[Tensor, State]:
-        return self._model.advance(model, state, tokens, alone=True)
-
-    def reorder(self, state: State, rows: Tensor, same_source: bool = False) -> State:
-        return moved(state, rows, same_source)
+    def reorder(self, state: State, rows: Tensor) -> State:
+        return moved(state, rows)
 
     def greedy(self, model: Transformer, source: Tensor, max_len: int) -> tuple[Tensor, Tensor]:
         """The whole step is one graph: read, take the likeliest token, write it down."""
@@ -108,9 +71,12 @@ class CompiledSearch:
         return written[:, None, : _longest(written, config.eos_id, max_len)], scores
 
     def _greedy_step(self, model: Transformer) -> Callable[..., Any]:
-        single = pays(model.projection.weight)
-        name, function = ("greedy_one", greedy_step_of_one) if single else ("greedy", greedy_step)
+        one = ("greedy_one", greedy_step_of_one)
+        name, function = one if self._single(model) else ("greedy", greedy_step)
         return self._model.compiled(name, function, **STEP)
+
+    def _single(self, model: Transformer) -> bool:
+        return self._alone and pays(model.projection.weight)
 
 
 def greedy_step(model: Transformer, token: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
@@ -145,10 +111,23 @@ def _longest(written: Tensor, eos_id: int, max_len: int) -> int:
     return int(lengths.max())
 
 
+class Decoding(Model):
+    """The model with its cached steps."""
+
+    @property
+    def decoder(self) -> CompiledDecoder:
+        return CompiledDecoder(self, alone=False)
+
+
 class Generator(Decoding):
     """Greedy, beam and sampling with a model of its own."""
 
-    def _forward(self, source: Tensor, max_len: int, **options: Any) -> Any:
-        search = CompiledSearch(self)
-        tokens, scores = generate(self.module, source, max_len, decoder=search, **options)
+    def compute(self, source: Tensor, max_len: int, method: str = "beam", **options: Any) -> Any:
+        decoder = CompiledDecoder(self, alone=True)
+        if method == "greedy":
+            with torch.no_grad(), in_mode(self.module, training=False):
+                source = left_aligned(source, self.config.pad_id)
+                tokens, scores = decoder.greedy(self.module, source, max_len)
+        else:
+            tokens, scores = generate(self.module, source, max_len, method=method, decoder=decoder, **options)
         return {"tokens": tokens, "scores": scores}

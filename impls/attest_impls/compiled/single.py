@@ -16,8 +16,7 @@ import torch
 import torch._inductor.inductor_prims  # registers the operation below
 from torch import Tensor
 
-from attest_impls.eager.layers import DecoderLayer
-from attest_impls.eager.model import Transformer
+from attest_impls.eager.model import DecoderLayer, Transformer
 
 from .decoding import Pairs, entered
 from .fused import FusedAttention

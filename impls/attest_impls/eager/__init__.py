@@ -5,14 +5,21 @@ from __future__ import annotations
 import numpy as np
 import pluggy
 import torch
+from torch import nn
 
-from attest.adapters.torch import TorchComponent
 from attest.contract import Array, Config
 
-from . import attention, embedding, layers, sampling
-from .component import Clipping, Generator, Optimizer, TransformerComponent, component
-from .model import Transformer
-from .norm import LayerNorm
+from . import masks, model, sampling
+from .arguments import check_lengths, check_rows_of_ids, check_sampling, check_sizes
+from .component import (
+    AttentionComponent,
+    CheckedComponent,
+    Clipping,
+    Generator,
+    Optimizer,
+    TransformerComponent,
+    component,
+)
 from .optimisation import LearningRate
 from .training import Loss, Trainer
 
@@ -24,56 +31,61 @@ class Eager:
     description = "explicit from-scratch PyTorch"
     dtypes = ("float32", "float64", "bfloat16")
 
-    def attention(self, config: Config) -> TorchComponent:
-        return component(lambda _: attention.Attention(), config)
+    def attention(self, config: Config) -> CheckedComponent:
+        return component("attention", lambda _: nn.Identity(), config, AttentionComponent)
 
-    def qkv_projection(self, config: Config) -> TorchComponent:
-        return component(attention.QKVProjection, config)
+    def qkv_projection(self, config: Config) -> CheckedComponent:
+        return component("qkv_projection", model.QKVProjection, config)
 
-    def multi_head_attention(self, config: Config) -> TorchComponent:
-        return component(attention.MultiHeadAttention, config)
+    def multi_head_attention(self, config: Config) -> CheckedComponent:
+        return component("multi_head_attention", model.MultiHeadAttention, config)
 
     def length_mask(self, lengths: Array, size: int) -> Array:
-        return attention.length_mask(torch.tensor(np.asarray(lengths)), size).numpy()
+        given = torch.tensor(np.asarray(lengths))
+        check_lengths(given, size)
+        return masks.length_mask(given, size).numpy()
 
     def padding_mask(self, ids: Array, pad_id: int) -> Array:
-        return attention.padding_mask(torch.tensor(np.asarray(ids)), pad_id).numpy()
+        given = torch.tensor(np.asarray(ids))
+        check_rows_of_ids(given)
+        return masks.padding_mask(given, pad_id).numpy()
 
     def causal_mask(self, T: int, S: int) -> Array:
-        return attention.causal_mask(T, S).numpy()
+        check_sizes(T, S)
+        return masks.causal_mask(T, S).numpy()
 
-    def feed_forward(self, config: Config) -> TorchComponent:
-        return component(layers.FeedForward, config)
+    def feed_forward(self, config: Config) -> CheckedComponent:
+        return component("feed_forward", model.FeedForward, config)
 
-    def token_embedding(self, config: Config) -> TorchComponent:
-        return component(embedding.TokenEmbedding, config)
+    def token_embedding(self, config: Config) -> CheckedComponent:
+        return component("token_embedding", model.TokenEmbedding, config)
 
-    def positional_encoding(self, config: Config) -> TorchComponent:
-        return component(embedding.PositionalEncoding, config)
+    def positional_encoding(self, config: Config) -> CheckedComponent:
+        return component("positional_encoding", model.PositionalEncoding, config)
 
-    def input_embedding(self, config: Config) -> TorchComponent:
-        return component(embedding.InputEmbedding, config)
+    def input_embedding(self, config: Config) -> CheckedComponent:
+        return component("input_embedding", model.InputEmbedding, config)
 
-    def layer_norm(self, config: Config) -> TorchComponent:
-        return component(LayerNorm, config)
+    def layer_norm(self, config: Config) -> CheckedComponent:
+        return component("layer_norm", model.LayerNorm, config)
 
-    def encoder_layer(self, config: Config) -> TorchComponent:
-        return component(layers.EncoderLayer, config)
+    def encoder_layer(self, config: Config) -> CheckedComponent:
+        return component("encoder_layer", model.EncoderLayer, config)
 
-    def decoder_layer(self, config: Config) -> TorchComponent:
-        return component(layers.DecoderLayer, config)
+    def decoder_layer(self, config: Config) -> CheckedComponent:
+        return component("decoder_layer", model.DecoderLayer, config)
 
-    def encoder(self, config: Config) -> TorchComponent:
-        return component(layers.Encoder, config)
+    def encoder(self, config: Config) -> CheckedComponent:
+        return component("encoder", model.Encoder, config)
 
-    def decoder(self, config: Config) -> TorchComponent:
-        return component(layers.Decoder, config)
+    def decoder(self, config: Config) -> CheckedComponent:
+        return component("decoder", model.Decoder, config)
 
     def transformer(self, config: Config) -> TransformerComponent:
-        return component(Transformer, config, TransformerComponent)
+        return component("transformer", model.Transformer, config, TransformerComponent)
 
-    def loss(self, config: Config) -> TorchComponent:
-        return component(Loss, config)
+    def loss(self, config: Config) -> CheckedComponent:
+        return component("loss", Loss, config)
 
     def learning_rate(self, config: Config) -> LearningRate:
         return LearningRate(config)
@@ -88,7 +100,7 @@ class Eager:
         return Trainer(self.transformer(config), config)
 
     def generate(self, config: Config) -> Generator:
-        return component(Transformer, config, Generator)
+        return component("generate", model.Transformer, config, Generator)
 
     def next_token_distribution(
         self,
@@ -97,6 +109,7 @@ class Eager:
         top_k: int | None = None,
         top_p: float | None = None,
     ) -> Array:
+        check_sampling(temperature, top_k, top_p)
         given = np.asarray(logits)
         p = sampling.next_token_distribution(torch.tensor(given), temperature, top_k, top_p)
         return p.numpy().astype(given.dtype)

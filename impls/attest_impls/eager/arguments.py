@@ -1,11 +1,12 @@
-"""What is refused before anything is computed. Messages read `name=value rule; remedy`.
+"""Which inputs are refused, before anything is computed. Messages read `name=value rule; remedy`.
 
-Shapes: B batch, T queries, S keys, D width.
+A component calls `check_inputs` with the name of its operation and what it was given. Behind it nothing is
+checked again.
+
+Shapes: B batch, T queries, S keys, D width, V vocabulary.
 """
 
-import math
 from collections.abc import Callable
-from numbers import Integral, Real
 from typing import Any
 
 import torch
@@ -13,92 +14,19 @@ from torch import Tensor
 
 from attest.contract import Config
 
-ACTIVATIONS = ("relu", "gelu")
-NORMS = ("post", "pre")
-SCHEDULES = ("inverse_sqrt", "cosine")
+from .settings import is_number, is_whole
+
+METHODS = ("greedy", "beam", "sample")
 
 
-def _whole(value: Any, least: int) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool) and value >= least
+def check_inputs(operation: str, config: Config, **inputs: Any) -> None:
+    """Refuse what the operation cannot take. The inputs have the names of the contract."""
+    _CHECKS[operation](config, **inputs)
 
 
-def _number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
-
-
-Rule = tuple[Callable[[Any], bool], str]
-
-_SIZE: Rule = (lambda v: _whole(v, 1), "is not a positive integer; give 1 or more")
-_INDEX: Rule = (lambda v: _whole(v, 0), "is not an index; give an integer from 0")
-_SHARE: Rule = (lambda v: _number(v) and 0 <= v < 1, "is outside [0, 1); give a share below one")
-_RATE: Rule = (lambda v: _number(v) and v > 0, "is not a positive number; give one, such as 1e-3")
-_FLAG: Rule = (lambda v: isinstance(v, bool), "is neither True nor False; give one of them")
-
-_SIZES = (
-    *("d_model", "num_heads", "inner_width", "num_encoder_layers", "num_decoder_layers"),
-    *("source_vocab", "target_vocab", "max_len", "total_steps"),
-)
-_RULES: dict[str, Rule] = {
-    **dict.fromkeys(_SIZES, _SIZE),
-    **dict.fromkeys(("pad_id", "bos_id", "eos_id", "warmup", "seed"), _INDEX),
-    **dict.fromkeys(("dropout", "label_smoothing"), _SHARE),
-    **dict.fromkeys(("norm_eps", "peak_rate"), _RATE),
-    "clip_norm": (lambda v: v == math.inf or _RATE[0](v), "is not positive; give inf to clip nothing"),
-    **dict.fromkeys(("bias", "scale_embeddings", "tie"), _FLAG),
-    "floor_rate": (lambda v: _number(v) and v >= 0, "is negative or not a number; give 0 or more"),
-    "norm": (lambda v: v in NORMS, f"is unknown; choose one of {', '.join(NORMS)}"),
-    "activation": (lambda v: v in ACTIVATIONS, f"is unknown; choose one of {', '.join(ACTIVATIONS)}"),
-    "schedule": (lambda v: v in SCHEDULES, f"is unknown; choose one of {', '.join(SCHEDULES)}"),
-}
-
-LAYER = ("d_model", "num_heads", "inner_width", "dropout", "norm", "norm_eps", "activation", "bias")
-EMBEDDING = ("d_model", "max_len", "dropout", "scale_embeddings", "pad_id")
-SCHEDULE = ("d_model", "schedule", "warmup", "peak_rate", "floor_rate", "total_steps")
-MODEL = (*LAYER, "num_encoder_layers", "num_decoder_layers", *EMBEDDING, "tie", "seed")
-TRAINING = (*SCHEDULE, "clip_norm", "label_smoothing", "seed")
-IDS = ("source_vocab", "target_vocab", "pad_id", "bos_id", "eos_id")
-
-
-def check_config(config: Config, *fields: str) -> None:
-    """Refuse the first of these fields that makes no sense, alone or with the others."""
-    for field in fields:
-        name = "d_ff" if field == "inner_width" else field
-        value = config.d_ff if field == "inner_width" and config.d_ff is not None else getattr(config, field)
-        accepted, rule = _RULES[field]
-        if not accepted(value):
-            raise ValueError(f"{name}={value!r} {rule}")
-    if "num_heads" in fields and config.d_model % config.num_heads:
-        raise ValueError(
-            f"num_heads={config.num_heads} does not divide d_model={config.d_model}; "
-            f"choose a divisor of {config.d_model}"
-        )
-
-
-def check_special_ids(config: Config) -> None:
-    """Padding, start and end differ and lie in the vocabularies."""
-    check_config(config, *IDS)
-    special = {"pad_id": config.pad_id, "bos_id": config.bos_id, "eos_id": config.eos_id}
-    if len(set(special.values())) < 3:
-        shown = ", ".join(f"{name}={value}" for name, value in special.items())
-        raise ValueError(f"{shown} are not three different ids; give each its own")
-    for name, value in special.items():
-        check_id_fits(name, value, "target_vocab", config.target_vocab)
-    check_id_fits("pad_id", config.pad_id, "source_vocab", config.source_vocab)
-
-
-def check_id_fits(name: str, value: int, vocabulary: str, size: int) -> None:
-    if value >= size:
-        raise ValueError(f"{name}={value} is outside {vocabulary}={size}; give an id below {size}")
-
-
-def check_width(name: str, x: Tensor, width: int) -> None:
-    """A floating (B, T, D) tensor of this width."""
-    _check_floating(name, x)
-    if x.ndim != 3 or x.shape[-1] != width:
-        raise ValueError(f"{name} shape={tuple(x.shape)} is not (B, T, {width}); the last axis is d_model")
-
-
-def check_attention(q: Tensor, k: Tensor, v: Tensor) -> None:
+def _attention(
+    _: Config, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, causal: bool = False
+) -> None:
     """Queries, keys and values that belong together. Nothing is broadcast in silence."""
     for name, x in (("q", q), ("k", k), ("v", v)):
         _check_floating(name, x)
@@ -114,40 +42,174 @@ def check_attention(q: Tensor, k: Tensor, v: Tensor) -> None:
         raise ValueError(
             f"v length={v.shape[-2]} is not the length of k={k.shape[-2]}; give one value per key"
         )
-    check_some("k", k.shape[-2])
+    _check_some("k", k.shape[-2])
+    if mask is not None:
+        _check_broadcasts(mask, (*q.shape[:-1], k.shape[-2]))
 
 
-def check_some(name: str, length: int) -> None:
-    if not length:
-        raise ValueError(f"{name} length=0 leaves nothing to attend to; give at least one key")
+def _vectors(config: Config, x: Tensor) -> None:
+    _check_width("x", x, config.d_model)
 
 
-def check_same_batch(name: str, x: Tensor, other_name: str, other: Tensor) -> None:
-    if x.shape[0] != other.shape[0]:
+def _positions(config: Config, x: Tensor) -> None:
+    _check_width("x", x, config.d_model)
+    _check_length("x", x.shape[1], config.max_len)
+
+
+def _heads(config: Config, query: Tensor, key_value: Tensor, mask: Tensor | None = None) -> None:
+    _check_width("query", query, config.d_model)
+    _check_width("key_value", key_value, config.d_model)
+    _check_same_batch("key_value", key_value, "query", query)
+    _check_some("key_value", key_value.shape[1])
+    _check_mask("mask", mask, query, key_value.shape[1])
+
+
+def _encoder(config: Config, x: Tensor, mask: Tensor | None = None) -> None:
+    _check_width("x", x, config.d_model)
+    _check_some("x", x.shape[1])
+    _check_mask("mask", mask, x, x.shape[1])
+
+
+def _decoder(
+    config: Config, x: Tensor, memory: Tensor, mask: Tensor | None = None, memory_mask: Tensor | None = None
+) -> None:
+    _encoder(config, x, mask)
+    _check_width("memory", memory, config.d_model)
+    _check_same_batch("memory", memory, "x", x)
+    _check_some("memory", memory.shape[1])
+    _check_mask("memory_mask", memory_mask, x, memory.shape[1])
+
+
+def _encode(config: Config, source: Tensor) -> None:
+    check_ids("source", source, config.source_vocab, config.max_len)
+
+
+def _transformer(config: Config, source: Tensor, target: Tensor) -> None:
+    check_ids("source", source, config.source_vocab, config.max_len)
+    check_ids("target", target, config.target_vocab, config.max_len)
+    _check_same_batch("target", target, "source", source)
+
+
+def _decode(config: Config, target: Tensor, memory: Tensor, source: Tensor) -> None:
+    _transformer(config, source, target)
+    _check_width("memory", memory, config.d_model)
+    if memory.shape[:2] != source.shape:
+        shape = tuple(memory.shape)
+        raise ValueError(f"memory shape={shape} is not that of source={tuple(source.shape)}; encode it")
+
+
+def _step(config: Config, state: Any, tokens: Tensor) -> None:
+    _check_fresh(state)
+    check_ids("tokens", tokens, config.target_vocab)
+    if tokens.shape[0] != state.rows:
+        raise ValueError(f"tokens rows={tokens.shape[0]} are not the state's {state.rows}; give one row each")
+    asked = state.length + tokens.shape[1]
+    if asked > state.capacity:
         raise ValueError(
-            f"{name} batch={x.shape[0]} is not that of {other_name}={other.shape[0]}; match them"
+            f"tokens length={asked} is beyond the {state.capacity} allocated; stop or raise max_len"
         )
 
 
-def check_broadcasts(mask: Tensor, scores: tuple[int, ...]) -> None:
-    """A boolean mask that broadcasts to the scores without enlarging them."""
-    _check_boolean(mask)
-    pairs = zip(reversed(mask.shape), reversed(scores), strict=False)
-    if mask.ndim > len(scores) or any(m not in (1, s) for m, s in pairs):
-        raise ValueError(f"mask shape={tuple(mask.shape)} does not broadcast to {scores}; give (..., T, S)")
+def _reorder(_: Config, state: Any, rows: Tensor) -> None:
+    _check_fresh(state)
+    whole = rows.dtype == torch.int64 and rows.ndim == 1 and len(rows) > 0
+    if not whole or int(rows.min()) < 0 or int(rows.max()) >= state.rows:
+        shown = rows.tolist()
+        raise ValueError(f"rows={shown} are not row numbers below {state.rows}; give one axis of integers")
 
 
-def check_mask(name: str, mask: Tensor, batch: int, queries: int, keys: int) -> None:
-    """The forms used above plain attention: (T, S) or (B or 1, T or 1, S), with no head axis."""
-    _check_boolean(mask, name)
-    shape = tuple(mask.shape)
-    flat = shape == (queries, keys)
-    batched = mask.ndim == 3 and shape[0] in (1, batch) and shape[1] in (1, queries) and shape[2] == keys
-    if not flat and not batched:
+def _loss(_: Config, logits: Tensor, labels: Tensor) -> None:
+    if logits.ndim != 3 or logits.shape[:2] != labels.shape:
+        shapes = f"logits shape={tuple(logits.shape)}, labels shape={tuple(labels.shape)}"
+        raise ValueError(f"{shapes} are not (B, T, V) and (B, T); give one label per row of logits")
+    check_ids("labels", labels, logits.shape[-1])
+
+
+def _generate(
+    config: Config,
+    source: Tensor,
+    max_len: int,
+    width: int = 4,
+    num_results: int = 1,
+    alpha: float = 0.6,
+    method: str = "beam",
+    seed: int = 0,
+    **sampling: Any,
+) -> None:
+    for name, value in (("max_len", max_len), ("width", width), ("num_results", num_results)):
+        if not is_whole(value, 1):
+            raise ValueError(f"{name}={value!r} is not a positive integer; give 1 or more")
+    if max_len > config.max_len:
         raise ValueError(
-            f"{name} shape={shape} fits neither ({queries}, {keys}) nor "
-            f"({batch} or 1, {queries} or 1, {keys}); key padding is (B, 1, S)"
+            f"max_len={max_len} is beyond the {config.max_len} positions of the model; ask for fewer tokens"
         )
+    if method not in METHODS:
+        raise ValueError(f"method={method!r} is unknown; choose one of {', '.join(METHODS)}")
+    most = width if method == "beam" else 1
+    if num_results > most:
+        raise ValueError(
+            f"num_results={num_results} is above the {most} that {method} keeps; raise width={width}"
+        )
+    if not is_number(alpha):
+        raise ValueError(f"alpha={alpha!r} is not a finite number; give 0 for no length penalty")
+    if not is_whole(seed, 0):
+        raise ValueError(f"seed={seed!r} is not an integer from 0; give one")
+    check_sampling(**sampling)
+    check_ids("source", source, config.source_vocab, config.max_len)
+
+
+_CHECKS: dict[str, Callable[..., None]] = {
+    "attention": _attention,
+    "qkv_projection": _vectors,
+    "multi_head_attention": _heads,
+    "feed_forward": _vectors,
+    "token_embedding": lambda config, ids: check_ids("ids", ids, config.source_vocab),
+    "positional_encoding": _positions,
+    "input_embedding": lambda config, ids: check_ids("ids", ids, config.source_vocab, config.max_len),
+    "layer_norm": _vectors,
+    "encoder_layer": _encoder,
+    "decoder_layer": _decoder,
+    "encoder": _encoder,
+    "decoder": _decoder,
+    "transformer": _transformer,
+    "encode": _encode,
+    "decode": _decode,
+    "step": _step,
+    "reorder": _reorder,
+    "loss": _loss,
+    "generate": _generate,
+}
+
+
+def check_sampling(temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None) -> None:
+    if not is_number(temperature) or temperature < 0:
+        raise ValueError(f"temperature={temperature!r} is not a finite number from 0; give 0 for greedy")
+    if top_k is not None and not is_whole(top_k, 1):
+        raise ValueError(f"top_k={top_k!r} is not a positive integer; give None to keep all tokens")
+    if top_p is not None and not (is_number(top_p) and 0 < top_p <= 1):
+        raise ValueError(f"top_p={top_p!r} is outside (0, 1]; give None to keep all tokens")
+
+
+def check_lengths(lengths: Tensor, size: int) -> None:
+    """Of `length_mask`."""
+    if lengths.ndim != 1 or lengths.is_floating_point() or lengths.dtype == torch.bool:
+        raise ValueError(f"lengths shape={tuple(lengths.shape)} is not (B,) of integers; give one per row")
+    if lengths.numel() and (int(lengths.min()) < 0 or int(lengths.max()) > size):
+        raise ValueError(
+            f"lengths={lengths.tolist()} leave [0, size={size}]; give the size of the longest row"
+        )
+
+
+def check_rows_of_ids(ids: Tensor) -> None:
+    """Of `padding_mask`."""
+    if ids.ndim != 2:
+        raise ValueError(f"ids shape={tuple(ids.shape)} is not (B, S); give one row of ids per sequence")
+
+
+def check_sizes(T: int, S: int) -> None:
+    """Of `causal_mask`."""
+    if T < 0 or S < 0:
+        raise ValueError(f"T={T}, S={S} are not both lengths; give 0 or more")
 
 
 def check_ids(name: str, ids: Tensor, vocab: int, max_len: int | None = None) -> None:
@@ -158,9 +220,7 @@ def check_ids(name: str, ids: Tensor, vocab: int, max_len: int | None = None) ->
         )
     if not ids.shape[0]:
         raise ValueError(f"{name} shape={tuple(ids.shape)} has no rows; give at least one sequence")
-    check_length(name, ids.shape[1], max_len)
-    if torch.compiler.is_compiling() or not ids.numel():
-        return
+    _check_length(name, ids.shape[1], max_len)
     low, high = int(ids.min()), int(ids.max())
     if low < 0 or high >= vocab:
         bad = low if low < 0 else high
@@ -169,11 +229,60 @@ def check_ids(name: str, ids: Tensor, vocab: int, max_len: int | None = None) ->
         )
 
 
-def check_length(name: str, length: int, max_len: int | None) -> None:
+def _check_width(name: str, x: Tensor, width: int) -> None:
+    """A floating (B, T, D) tensor of this width."""
+    _check_floating(name, x)
+    if x.ndim != 3 or x.shape[-1] != width:
+        raise ValueError(f"{name} shape={tuple(x.shape)} is not (B, T, {width}); the last axis is d_model")
+
+
+def _check_length(name: str, length: int, max_len: int | None) -> None:
     if length == 0:
         raise ValueError(f"{name} length=0 is empty; give at least one position")
     if max_len is not None and length > max_len:
         raise ValueError(f"{name} length={length} is beyond max_len={max_len}; shorten it or raise max_len")
+
+
+def _check_some(name: str, length: int) -> None:
+    if not length:
+        raise ValueError(f"{name} length=0 leaves nothing to attend to; give at least one key")
+
+
+def _check_same_batch(name: str, x: Tensor, other_name: str, other: Tensor) -> None:
+    if x.shape[0] != other.shape[0]:
+        raise ValueError(
+            f"{name} batch={x.shape[0]} is not that of {other_name}={other.shape[0]}; match them"
+        )
+
+
+def _check_broadcasts(mask: Tensor, scores: tuple[int, ...]) -> None:
+    """A boolean mask that broadcasts to the scores without enlarging them."""
+    _check_boolean("mask", mask)
+    pairs = zip(reversed(mask.shape), reversed(scores), strict=False)
+    if mask.ndim > len(scores) or any(m not in (1, s) for m, s in pairs):
+        raise ValueError(f"mask shape={tuple(mask.shape)} does not broadcast to {scores}; give (..., T, S)")
+
+
+def _check_mask(name: str, mask: Tensor | None, x: Tensor, keys: int) -> None:
+    """The forms used above plain attention: (T, S) or (B or 1, T or 1, S), with no head axis."""
+    if mask is None:
+        return
+    _check_boolean(name, mask)
+    batch, queries = x.shape[:2]
+    shape = tuple(mask.shape)
+    flat = shape == (queries, keys)
+    batched = mask.ndim == 3 and shape[0] in (1, batch) and shape[1] in (1, queries) and shape[2] == keys
+    if not flat and not batched:
+        raise ValueError(
+            f"{name} shape={shape} fits neither ({queries}, {keys}) nor "
+            f"({batch} or 1, {queries} or 1, {keys}); key padding is (B, 1, S)"
+        )
+
+
+def _check_fresh(state: Any) -> None:
+    """A state of this implementation that no call has taken yet."""
+    if getattr(state, "spent", True):
+        raise ValueError(f"state={state!r:.40} is used up; go on with the one that step or reorder returned")
 
 
 def _check_floating(name: str, x: Tensor) -> None:
@@ -182,7 +291,7 @@ def _check_floating(name: str, x: Tensor) -> None:
         raise ValueError(f"{name} dtype={kind} is not floating; give real numbers")
 
 
-def _check_boolean(mask: Tensor, name: str = "mask") -> None:
+def _check_boolean(name: str, mask: Tensor) -> None:
     if not torch.is_tensor(mask) or mask.dtype != torch.bool:
         kind = mask.dtype if torch.is_tensor(mask) else type(mask).__name__
         raise ValueError(f"{name} dtype={kind} is not bool; give True where a query may attend")

@@ -9,12 +9,11 @@ Shapes: B batch, W width, C = 2W candidates, L tokens, V vocabulary.
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from . import cache
+from .cache import Decoder
 from .model import Transformer
 
 NEVER = -math.inf  # the log-probability of a place that holds no hypothesis
@@ -43,6 +42,41 @@ class Hypotheses:
         return Hypotheses(self.tokens, torch.where(chosen, self.scores * factor, NEVER))
 
 
+@dataclass
+class Beam:
+    """The search for all sources, between two steps."""
+
+    live: Hypotheses  # W places per source
+    finished: Hypotheses  # the W best that have ended
+    count: Tensor  # (B, 1): how many have ended
+
+    @property
+    def width(self) -> int:
+        return self.live.scores.shape[1]
+
+    @property
+    def over(self) -> bool:
+        done = (self.count >= self.width) | (self.live.scores == NEVER).all(1, keepdim=True)
+        return bool(done.all())
+
+    def advance(self, logits: Tensor, n: int, eos_id: int, penalty: float) -> Tensor:
+        """Take token number n of every hypothesis. Returns the places (B, W) that the live ones come from."""
+        parent, candidates = _continuations(logits, self.live, n)
+        ends = candidates.tokens[:, :, n - 1] == eos_id  # (B, C)
+        first = torch.arange(ends.shape[1], device=ends.device) < self.width
+        ending = ends & first & (self.count < self.width) & (candidates.scores > NEVER)
+        self.finished = self.finished.joined(candidates.where(ending, 1 / penalty)).best(self.width)
+        self.count = self.count + ending.sum(1, keepdim=True)
+        survivors = candidates.where(~ends).scores.topk(self.width).indices  # (B, W)
+        self.live = candidates.where(~ends).pick(survivors)
+        return parent.gather(1, survivors)
+
+    def results(self, count: int, penalty: float) -> Hypotheses:
+        """The best of what has ended and, where fewer than W have, of what still lives."""
+        still_open = (self.count < self.width).expand(-1, self.width)
+        return self.finished.joined(self.live.where(still_open, 1 / penalty)).best(count)
+
+
 def beam_search(
     model: Transformer,
     source: Tensor,
@@ -50,45 +84,35 @@ def beam_search(
     width: int,
     num_results: int,
     alpha: float,
-    decoder: Any = cache,
+    decoder: Decoder,
 ) -> tuple[Tensor, Tensor]:
-    """tokens (B, K, L), scores (B, K), best first; a result that does not exist is padding scored -inf.
-
-    `decoder` has start, advance and reorder, as the module `cache` does.
-    """
-    config, (B, device) = model.config, (source.shape[0], source.device)
-    row = torch.arange(B, device=device).unsqueeze(1)  # (B, 1)
-    empty = Hypotheses(
-        source.new_full((B, width, max_len), config.pad_id),
-        torch.full((B, width), NEVER, dtype=torch.float64, device=device),
-    )
-    finished, live = empty, Hypotheses(empty.tokens, empty.scores.clone())
-    live.scores[:, 0] = 0.0  # one empty hypothesis per source
-    count = torch.zeros(B, 1, dtype=torch.int64, device=device)
+    """tokens (B, K, L), scores (B, K), best first; a result that does not exist is padding scored -inf."""
+    config, B = model.config, source.shape[0]
+    row = torch.arange(B, device=source.device).unsqueeze(1)  # (B, 1)
+    beam = _empty_beam(source, max_len, width, config.pad_id)
     state = decoder.start(model, source, max_len)
     state = decoder.reorder(state, row.expand(B, width).flatten())
     token = source.new_full((B * width, 1), config.bos_id)
     for n in range(1, max_len + 1):
-        logits, state = decoder.advance(model, state, token)
-        parent, candidates = _continuations(logits[:, -1], live, n)
-        ends = candidates.tokens[:, :, n - 1] == config.eos_id
-        first = torch.arange(ends.shape[1], device=device) < width
-        ending = ends & first & (count < width) & (candidates.scores > NEVER)
-        finished = finished.joined(candidates.where(ending, 1 / _penalty(n, alpha))).best(width)
-        count += ending.sum(1, keepdim=True)
-        survivors = candidates.where(~ends).scores.topk(width).indices
-        live = candidates.where(~ends).pick(survivors)
-        over = (count >= width) | (live.scores == NEVER).all(1, keepdim=True)
-        if bool(over.all()):
+        logits, state = decoder.step(model, state, token)
+        parent = beam.advance(logits[:, -1], n, config.eos_id, _penalty(n, alpha))
+        if beam.over or n == max_len:
             break
-        if n < max_len:
-            token = live.tokens[:, :, n - 1].reshape(-1, 1)
-            rows = (row * width + parent.gather(1, survivors)).flatten()
-            state = decoder.reorder(state, rows, same_source=True)
-    still_open = (count < width).expand(B, width)
-    results = finished.joined(live.where(still_open, 1 / _penalty(n, alpha))).best(num_results)
+        token = beam.live.tokens[:, :, n - 1].reshape(-1, 1)
+        state = decoder.reorder(state, (row * width + parent).flatten())
+    results = beam.results(num_results, _penalty(n, alpha))
     tokens = torch.where(results.scores.unsqueeze(-1) > NEVER, results.tokens, config.pad_id)
     return tokens[:, :, : _longest(tokens, config.pad_id)], results.scores
+
+
+def _empty_beam(source: Tensor, max_len: int, width: int, pad_id: int) -> Beam:
+    """One empty hypothesis per source; the other places hold none."""
+    B, device = source.shape[0], source.device
+    tokens = source.new_full((B, width, max_len), pad_id)
+    scores = torch.full((B, width), NEVER, dtype=torch.float64, device=device)
+    live = Hypotheses(tokens, scores.clone())
+    live.scores[:, 0] = 0.0
+    return Beam(live, Hypotheses(tokens, scores), torch.zeros(B, 1, dtype=torch.int64, device=device))
 
 
 def _continuations(logits: Tensor, live: Hypotheses, n: int) -> tuple[Tensor, Hypotheses]:

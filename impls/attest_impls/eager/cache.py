@@ -4,25 +4,33 @@ Shapes: N decoder layers, B rows, H heads, L capacity, S source length, n new to
 """
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-from .arguments import check_ids
-from .attention import causal_mask, padding_mask
-from .layers import DecoderLayer
-from .model import Transformer
+from .masks import causal_mask
+from .model import DecoderLayer, Transformer
+
+
+class Decoder(Protocol):
+    """What a search asks of whoever decodes. This module is one."""
+
+    def start(self, model: Transformer, source: Tensor, capacity: int) -> Any: ...
+
+    def step(self, model: Transformer, state: Any, tokens: Tensor) -> tuple[Tensor, Any]: ...
+
+    def reorder(self, state: Any, rows: Tensor) -> Any: ...
 
 
 @dataclass(eq=False)
 class State:
-    """A prefix as the decoder needs it. The buffers are allocated once, for `capacity` tokens."""
+    """A prefix as the decoder needs it: `length` tokens are in it, and there is room for `capacity`."""
 
-    past: Tensor  # (N, 2, B, H, L, d): keys and values of the target, the first `length` of them filled
-    memory: Tensor  # (N, 2, B, H, S, d): those of the source, computed once
-    source_seen: Tensor | None  # (B, 1, 1, S), or None if the source has no padding
-    target_seen: Tensor | None = None  # (B, 1, 1, L), or None while no padding has been fed
+    past: Tensor  # (N, 2, B, H, L, d): keys and values of the target
+    past_seen: Tensor  # (B, 1, 1, L): False where the target is padding
+    memory: Tensor  # (N, 2, B, H, S, d): keys and values of the source, computed once
+    memory_seen: Tensor  # (B, 1, 1, S): False where the source is padding
     length: int = 0
     spent: bool = field(default=False, repr=False)
 
@@ -41,106 +49,48 @@ def start(model: Transformer, source: Tensor, capacity: int | None = None) -> St
     pairs = [torch.stack(layer.cross_attention.keys_values(encoded)) for layer in model.decoder.layers()]
     memory = torch.stack(pairs)
     N, _, B, H, _, d = memory.shape
-    past = memory.new_empty(N, 2, B, H, model.config.max_len if capacity is None else capacity, d)
-    seen = padding_mask(source, model.config.pad_id)
-    return State(past, memory, None if bool(seen.all()) else seen[:, None])
+    L = model.config.max_len if capacity is None else capacity
+    past_seen = torch.zeros(B, 1, 1, L, dtype=torch.bool, device=source.device)
+    return State(memory.new_zeros(N, 2, B, H, L, d), past_seen, memory, model.seen(source)[:, None])
 
 
 def step(model: Transformer, state: State, tokens: Tensor) -> tuple[Tensor, State]:
     """Append tokens (B, n): logits (B, n, V) and the state that includes them. The old state is used up."""
-    _check_fresh(state)
-    check_ids("tokens", tokens, model.config.target_vocab)
-    _check_room(state, tokens)
-    return advance(model, state, tokens)
-
-
-def advance(model: Transformer, state: State, tokens: Tensor) -> tuple[Tensor, State]:
-    """The same for tokens known to be good: what the search loops call."""
     end = state.length + tokens.shape[1]
-    allowed = None if tokens.shape[1] == 1 else causal_mask(tokens.shape[1], end, tokens.device)
-    target_seen = _with_padding(model, state, tokens)
-    if target_seen is not None:
-        seen = target_seen[..., :end]
-        allowed = seen if allowed is None else seen & allowed
-    x = model.target_embedding.at(tokens, state.length)
+    state.past_seen[..., state.length : end] = model.seen(tokens)[:, None]
+    x = model.target_embedding(tokens, state.length)  # (B, n, D)
     for i, layer in enumerate(model.decoder.layers()):
-        x = _cached_layer(layer, x, state, i, allowed)
+        x = _cached_layer(layer, x, state, i)  # (B, n, D)
     state.spent = True
-    grown = replace(state, target_seen=target_seen, length=end, spent=False)
-    return model.projection(model.decoder.norm(x)), grown
+    return model.projection(model.decoder.norm(x)), replace(state, length=end, spent=False)
 
 
-def _cached_layer(layer: DecoderLayer, x: Tensor, state: State, i: int, allowed: Tensor | None) -> Tensor:
+def _cached_layer(layer: DecoderLayer, x: Tensor, state: State, i: int) -> Tensor:
+    """The sublayers of DecoderLayer.forward. Keys and values come from the state, and new ones go there."""
+    n = x.shape[1]
+    end = state.length + n
+    allowed = causal_mask(n, end, x.device) & state.past_seen[..., :end]  # (B, 1, n, end)
+
     def read_past(y: Tensor) -> Tensor:
-        end = state.length + y.shape[1]
-        keys, values = state.past[i].unbind(0)  # (B, H, L, d)
-        new_keys, new_values = layer.self_attention.keys_values(y)
-        keys[:, :, state.length : end] = new_keys
-        values[:, :, state.length : end] = new_values
-        return layer.self_attention.read(y, keys[:, :, :end], values[:, :, :end], allowed)[0]
+        state.past[i, :, :, :, state.length : end] = torch.stack(layer.self_attention.keys_values(y))
+        return layer.self_attention.read(y, *state.past[i, ..., :end, :], allowed)[0]
 
     def read_memory(y: Tensor) -> Tensor:
-        keys, values = state.memory[i].unbind(0)  # (B, H, S, d)
-        return layer.cross_attention.read(y, keys, values, state.source_seen)[0]
+        return layer.cross_attention.read(y, *state.memory[i], state.memory_seen)[0]
 
-    return layer.sublayers(x, read_past, read_memory)
+    x = layer.join(x, layer.norm0, read_past)
+    x = layer.join(x, layer.norm1, read_memory)
+    return layer.join(x, layer.norm2, layer.feed_forward)
 
 
-def reorder(state: State, rows: Tensor, same_source: bool = False) -> State:
-    """The state whose row i is the old row rows[i]. The old state is used up.
-
-    `same_source`: every row keeps its source, as in beam search, so only the past has to move.
-    """
-    _check_fresh(state)
-    _check_rows(state, rows)
-    kept = state.past[..., : state.length, :]
-    past = state.past.new_empty(*state.past.shape[:2], len(rows), *state.past.shape[3:])
-    past[..., : state.length, :] = kept.index_select(2, rows)
+def reorder(state: State, rows: Tensor) -> State:
+    """The state whose row i is the old row rows[i]. The old state is used up."""
     state.spent = True
-    moved = replace(state, past=past, target_seen=_select(state.target_seen, rows), spent=False)
-    if same_source:
-        return moved
-    memory = state.memory.index_select(2, rows)
-    return replace(moved, memory=memory, source_seen=_select(state.source_seen, rows))
-
-
-def _select(mask: Tensor | None, rows: Tensor) -> Tensor | None:
-    return None if mask is None else mask.index_select(0, rows)
-
-
-def _with_padding(model: Transformer, state: State, tokens: Tensor) -> Tensor | None:
-    """Which of the tokens so far may be seen; None as long as all of them may."""
-    seen = state.target_seen
-    if seen is None:
-        if not bool((tokens == model.config.pad_id).any()):
-            return None
-        seen = tokens.new_ones(state.rows, 1, 1, state.capacity, dtype=torch.bool)
-    end = state.length + tokens.shape[1]
-    seen[:, 0, 0, state.length : end] = tokens != model.config.pad_id
-    return seen
-
-
-def _check_fresh(state: State) -> None:
-    _check_fresh_state(state, State)
-
-
-def _check_fresh_state(state: Any, kind: type) -> None:
-    if not isinstance(state, kind) or state.spent:
-        raise ValueError(f"state={state!r:.40} is used up; go on with the one that step or reorder returned")
-
-
-def _check_room(state: Any, tokens: Tensor) -> None:
-    if tokens.shape[0] != state.rows:
-        raise ValueError(f"tokens rows={tokens.shape[0]} are not the state's {state.rows}; give one row each")
-    if state.length + tokens.shape[1] > state.capacity:
-        asked = state.length + tokens.shape[1]
-        raise ValueError(
-            f"tokens length={asked} is beyond the {state.capacity} allocated; stop or raise max_len"
-        )
-
-
-def _check_rows(state: Any, rows: Tensor) -> None:
-    whole = rows.dtype == torch.int64 and rows.ndim == 1 and len(rows) > 0
-    if not whole or int(rows.min()) < 0 or int(rows.max()) >= state.rows:
-        shown = rows.tolist()
-        raise ValueError(f"rows={shown} are not row numbers below {state.rows}; give one axis of integers")
+    return replace(
+        state,
+        past=state.past.index_select(2, rows),
+        past_seen=state.past_seen.index_select(0, rows),
+        memory=state.memory.index_select(2, rows),
+        memory_seen=state.memory_seen.index_select(0, rows),
+        spent=False,
+    )

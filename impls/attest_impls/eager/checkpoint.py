@@ -59,7 +59,7 @@ def _arrays(module: nn.Module, optimizer: Adam) -> dict[str, Tensor]:
     """Tied parameters appear once, under their first name, and stay tied: values are only copied."""
     named = dict(module.named_parameters())
     arrays = {f"parameter/{name}": value for name, value in named.items()}
-    for name, (first, second) in zip(named, optimizer.moments()):
+    for name, first, second in zip(named, optimizer.first, optimizer.second):
         arrays[f"first/{name}"], arrays[f"second/{name}"] = first, second
     return arrays
 

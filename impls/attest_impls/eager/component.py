@@ -1,4 +1,7 @@
-"""The model, Adam, clipping and generation as the contract calls them: arrays in, arrays out."""
+"""Modules, Adam, clipping and generation as the contract calls them: arrays in, arrays out.
+
+This is the edge. Configs and inputs are looked at here and nowhere behind it.
+"""
 
 from __future__ import annotations
 
@@ -7,64 +10,121 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from attest.adapters.torch import TorchComponent, seeded
 from attest.contract import Array, Arrays, Config, float_dtype
 
 from . import cache
-from .arguments import check_config
+from .arguments import check_inputs
+from .cache import Decoder
 from .generation import generate
-from .model import Transformer
+from .model import Transformer, attention
 from .optimisation import Adam, clip_factor, global_norm
+from .settings import check_config
+
+
+class CheckedComponent(TorchComponent):
+    """A module that is called only with what its operation takes."""
+
+    def __init__(
+        self, operation: str, module: nn.Module, config: Config, names: dict[str, str] | None = None
+    ) -> None:
+        super().__init__(module, config, names)
+        self.operation = operation
+
+    def compute(self, **tensors: Any) -> Any:
+        """What a call computes from inputs that were looked at."""
+        return self.module(**tensors)
+
+    def checked(self, operation: str, compute: Callable[..., Any]) -> Callable[..., Any]:
+        """`compute`, once the inputs are looked at."""
+
+        def checked(**inputs: Any) -> Any:
+            check_inputs(operation, self.config, **inputs)
+            return compute(**inputs)
+
+        return checked
+
+    def _forward(self, **tensors: Any) -> Any:
+        return self.checked(self.operation, self.compute)(**tensors)
 
 
 def component(
-    build: Callable[[Config], nn.Module], config: Config, kind: type[TorchComponent] = TorchComponent
+    operation: str,
+    build: Callable[[Config], nn.Module],
+    config: Config,
+    kind: type[CheckedComponent] = CheckedComponent,
 ) -> Any:
     """The module that `build` makes from the config and its seed, behind the contract."""
+    check_config(operation, config)
     with seeded(config.seed, config.device):
         module = build(config)
-    return kind(module, config)
+    return kind(operation, module, config)
 
 
-class TransformerComponent(TorchComponent):
-    """The full model, and its two halves."""
+class AttentionComponent(CheckedComponent):
+    """Attention is a function: it has no parameters."""
+
+    def compute(self, **tensors: Any) -> Any:
+        return attention(**tensors)
+
+
+class TransformerComponent(CheckedComponent):
+    """The full model, its two halves, and the decoder one step after another."""
 
     module: Transformer
 
+    @property
+    def decoder(self) -> Decoder:
+        return cache
+
+    def compute(self, source: Tensor, target: Tensor) -> dict[str, Tensor]:
+        return {"logits": self.module(source, target)}
+
+    def compute_memory(self, source: Tensor) -> dict[str, Tensor]:
+        return {"memory": self.module.encode(source)}
+
+    def compute_logits(self, target: Tensor, memory: Tensor, source: Tensor) -> dict[str, Tensor]:
+        return {"logits": self.module.decode(target, memory, source)}
+
     def encode(self, *, source: Array) -> Arrays:
-        return self.run(lambda source: {"memory": self.module.encode(source)}, source=source)
+        return self.run(self.checked("encode", self.compute_memory), source=source)
 
     def decode(self, *, target: Array, memory: Array, source: Array) -> Arrays:
-        inputs = {"target": target, "memory": memory, "source": source}
-        return self.run(lambda **given: {"logits": self.module.decode(**given)}, **inputs)
+        given = {"target": target, "memory": memory, "source": source}
+        return self.run(self.checked("decode", self.compute_logits), **given)
 
-    def start(self, source: Array) -> cache.State:
-        with torch.no_grad():
-            return cache.start(self.module, self._ids(source))
+    @torch.no_grad()
+    def start(self, source: Array) -> Any:
+        ids = self._ids(source)
+        check_inputs("encode", self.config, source=ids)
+        return self.decoder.start(self.module, ids, self.config.max_len)
 
-    def step(self, state: cache.State, tokens: Array) -> tuple[Array, cache.State]:
-        with torch.no_grad():
-            logits, grown = cache.step(self.module, state, self._ids(tokens))
+    @torch.no_grad()
+    def step(self, state: Any, tokens: Array) -> tuple[Array, Any]:
+        ids = self._ids(tokens)
+        check_inputs("step", self.config, state=state, tokens=ids)
+        logits, grown = self.decoder.step(self.module, state, ids)
         return self.run(lambda: {"logits": logits})["logits"], grown
 
-    def reorder(self, state: cache.State, rows: Array) -> cache.State:
-        with torch.no_grad():
-            return cache.reorder(state, self._ids(rows))
+    @torch.no_grad()
+    def reorder(self, state: Any, rows: Array) -> Any:
+        index = self._ids(rows)
+        check_inputs("reorder", self.config, state=state, rows=index)
+        return self.decoder.reorder(state, index)
 
-    def _ids(self, values: Array) -> torch.Tensor:
+    def _ids(self, values: Array) -> Tensor:
         return self.tensors({"ids": np.asarray(values)})["ids"]
 
-    def _forward(self, **tensors: Any) -> Any:
-        return {"logits": self.module(**tensors)}
 
-
-class Generator(TorchComponent):
+class Generator(CheckedComponent):
     """Greedy, beam and sampling with a model of its own."""
 
-    def _forward(self, source: torch.Tensor, max_len: int, **options: Any) -> Any:
-        tokens, scores = generate(self.module, source, max_len, **options)
+    module: Transformer
+
+    def compute(self, **request: Any) -> dict[str, Tensor]:
+        tokens, scores = generate(self.module, **request)
         return {"tokens": tokens, "scores": scores}
 
 
@@ -72,7 +132,7 @@ class Clipping:
     """One factor for all gradients, so that their direction stays."""
 
     def __init__(self, config: Config) -> None:
-        check_config(config, "clip_norm")
+        check_config("clip_gradients", config)
         self.limit = config.clip_norm
 
     def __call__(self, gradients: Arrays) -> Arrays:
@@ -88,7 +148,7 @@ class Optimizer:
 
     def __init__(self, config: Config) -> None:
         self.config = config
-        self.load(component(Transformer, config).parameters())
+        self.load(component("transformer", Transformer, config).parameters())
 
     def parameters(self) -> Arrays:
         dtype = float_dtype(self.config.dtype)
@@ -103,9 +163,8 @@ class Optimizer:
         if set(gradients) != set(self._names):
             odd = sorted(set(gradients) ^ set(self._names))
             raise ValueError(f"gradients differ from the parameters in {odd[:3]}; give one for each")
-        given = [self._tensor(gradients[name]) for name in self._names]
-        self._adam.step(self._adam.joined(given), rate)
+        self._adam.step([self._tensor(gradients[name]) for name in self._names], rate)
 
-    def _tensor(self, value: Array) -> torch.Tensor:
+    def _tensor(self, value: Array) -> Tensor:
         dtype = getattr(torch, self.config.dtype)
         return torch.tensor(np.asarray(value), dtype=dtype, device=self.config.device)

@@ -1,25 +1,340 @@
-"""The whole Transformer (the paper's figure 1): ids in, logits out.
+"""The Transformer of "Attention Is All You Need" (https://arxiv.org/abs/1706.03762) in one file.
 
-Shapes: B batch, S source length, T target length, D width (d_model), V target vocabulary.
+Read it from top to bottom: attention, many heads, feed-forward, embeddings and positions, layer norm, the
+residual connection, the layers of encoder and decoder, the two stacks, the model. Each class computes its
+formula and nothing else. arguments.py decides what may be passed to it, before it is called.
+
+    source (B, S)                   target (B, T)
+         |                                |
+     embedding                        embedding
+         |                                |
+    +-- encoder -----+              +-- decoder -----------------+
+    | self-attention |  N layers    | self-attention, past only  |  N layers
+    | feed-forward   |              | cross-attention            |
+    +----------------+              | feed-forward               |
+         |                          +----------------------------+
+         |                             ^             |
+         +----- memory (B, S, D) ------+         projection
+                                                     |
+                                              logits (B, T, V)
+
+Shapes at the line ends:
+
+    B  batch                    D  width of the model, d_model
+    T  length of the queries    H  number of heads
+    S  length of the keys       d  width of a head, D / H
+    V  size of the vocabulary   F  inner width of the feed-forward network, d_ff
+
+In self-attention S = T. A mask is True where a query may attend to a key; masks.py makes them.
 """
 
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from attest.contract import Config
 
-from .arguments import MODEL, check_config, check_ids, check_same_batch, check_special_ids, check_width
-from .attention import Linear, padding_mask
-from .embedding import InputEmbedding
-from .layers import Decoder, Encoder
+from .masks import causal_mask, padding_mask, without_unseen
 
 
-class Transformer(nn.Module):
-    """Encoder, decoder, an embedding for each and the projection to logits. Masks come from the ids."""
+def attention(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, causal: bool = False, dropout: float = 0.0
+) -> tuple[Tensor, Tensor]:
+    """softmax(q k^T / sqrt(d)) v (section 3.2.1): the output, and the weights as they are before dropout.
+
+    Why sqrt(d): a score is a sum of d products. If q and k have unit variance, its variance is d. Divided by
+    sqrt(d) it is 1, and the softmax does not start out saturated, where its gradient vanishes.
+
+    Why a finite fill: a query that sees no key has only hidden scores. Filled with -inf, their softmax is
+    0 / 0, and so is its gradient. Filled with the lowest number it is finite, and the second `where` makes
+    the hidden weights exactly zero. The output of such a query is zero.
+    """
+    T, S = q.shape[-2], k.shape[-2]
+    allowed = causal_mask(T, S, q.device) if causal else torch.ones(T, S, dtype=torch.bool, device=q.device)
+    if mask is not None:
+        allowed = allowed & mask  # (..., T, S)
+    k, v = without_unseen(k, allowed), without_unseen(v, allowed)
+    scores = widened(q) @ widened(k).transpose(-2, -1) / math.sqrt(q.shape[-1])  # (..., T, S)
+    scores = torch.where(allowed, scores, torch.finfo(scores.dtype).min)  # (..., T, S)
+    weights = torch.where(allowed, scores.softmax(-1), 0.0)  # (..., T, S)
+    return F.dropout(weights, dropout).to(v.dtype) @ v, weights  # (..., T, d), (..., T, S)
+
+
+def widened(x: Tensor) -> Tensor:
+    """Half precision as float32, for what follows.
+
+    A score of 100 in bfloat16 is off by up to 0.25, and its weight by a factor of e^0.25. The mean and the
+    variance of a layer norm lose their digits in the same way.
+    """
+    return x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
+
+
+class Linear(nn.Linear):
+    """y = x W^T + b. It starts with weights that keep the variance of a signal (Xavier) and with b = 0."""
+
+    def reset_parameters(self) -> None:
+        nn.init.xavier_uniform_(self.weight)
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
+
+
+class QKVProjection(nn.Module):
+    """Three learned maps of one input: what it asks, what it offers to be found by, what it then gives."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
-        check_config(config, *MODEL)
-        check_special_ids(config)
+        D = config.d_model
+        self.query, self.key, self.value = (Linear(D, D, config.bias) for _ in range(3))
+
+    def forward(self, x: Tensor) -> dict[str, Tensor]:
+        return {"q": self.query(x), "k": self.key(x), "v": self.value(x)}  # each (B, T, D)
+
+
+class MultiHeadAttention(nn.Module):
+    """H attentions side by side, each in a subspace of width d (section 3.2.2).
+
+    query (B, T, D)     key_value (B, S, D)
+          |               |         |
+        W_query         W_key    W_value        each D -> D; head h owns features h*d to (h+1)*d
+          |               |         |
+         q (B, H, T, d)   k         v           k and v are (B, H, S, d)
+          +-------- attention ------+
+                        |
+                 heads (B, H, T, d)
+                        |  side by side
+                   (B, T, D)
+                        |
+                     W_output
+    """
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        D = config.d_model
+        self.num_heads, self.dropout = config.num_heads, config.dropout
+        self.query, self.key, self.value, self.output = (Linear(D, D, config.bias) for _ in range(4))
+
+    def forward(self, query: Tensor, key_value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """`mask` is (T, S) or (B or 1, T or 1, S), the same for all heads."""
+        if mask is not None:
+            # Before the maps: in their gradient, too, hidden junk would be multiplied by zero.
+            key_value = without_unseen(key_value, mask)
+            mask = mask.unsqueeze(-3)  # (..., 1, T, S)
+        return self.read(query, *self.keys_values(key_value), mask)
+
+    def keys_values(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """What a sequence x (B, S, D) offers to be read. A decoder that goes on later keeps them."""
+        return self.split(self.key(x)), self.split(self.value(x))  # both (B, H, S, d)
+
+    def read(self, query: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Attention of query (B, T, D) to keys and values (B, H, S, d)."""
+        dropout = self.dropout if self.training else 0.0
+        heads, weights = attention(self.split(self.query(query)), k, v, mask, dropout=dropout)
+        return self.output(heads.transpose(1, 2).flatten(2)), weights  # (B, T, D), (B, H, T, S)
+
+    def split(self, x: Tensor) -> Tensor:
+        return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)  # (B, T, D) -> (B, H, T, d)
+
+
+class FeedForward(nn.Module):
+    """W2 act(W1 x + b1) + b2, the same at every position (section 3.3). GELU is the exact one, x Phi(x)."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.inner = Linear(config.d_model, config.inner_width, config.bias)
+        self.outer = Linear(config.inner_width, config.d_model, config.bias)
+        self.activation = torch.relu if config.activation == "relu" else F.gelu
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.outer(self.activation(self.inner(x)))  # (B, T, D) -> (B, T, F) -> (B, T, D)
+
+
+class TokenEmbedding(nn.Embedding):
+    """A learned row for each token (section 3.4). The padding row is zero and gets no gradient from here."""
+
+    def __init__(self, config: Config, vocabulary: str = "source_vocab") -> None:
+        super().__init__(getattr(config, vocabulary), config.d_model, padding_idx=config.pad_id)
+
+    def reset_parameters(self) -> None:
+        """Rows of norm about 1, so that sqrt(d_model) times a row has features of unit variance."""
+        nn.init.normal_(self.weight, std=self.embedding_dim**-0.5)
+        with torch.no_grad():
+            self.weight[self.padding_idx].zero_()
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return F.embedding(ids, self.weight, self.padding_idx)  # (B, T, D)
+
+
+def sinusoids(length: int, width: int, dtype: torch.dtype) -> Tensor:
+    """PE(p, 2i) = sin(p / 10000^(2i/D)) and PE(p, 2i+1) = cos(the same) (section 3.5).
+
+    An odd width ends in a sine. Worked out in float64: in half precision positions 256 and 257 have the
+    same angles.
+    """
+    pairs = np.arange(width) // 2
+    angles = np.arange(length)[:, None] / 10000.0 ** (2 * pairs / width)
+    table = np.where(np.arange(width) % 2 == 0, np.sin(angles), np.cos(angles))
+    return torch.tensor(table, dtype=dtype)  # (length, D)
+
+
+class PositionalEncoding(nn.Module):
+    """Adds to each position its row of a fixed table. The table is a buffer: nothing here is learned."""
+
+    table: Tensor
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        table = sinusoids(config.max_len, config.d_model, getattr(torch, config.dtype))
+        self.register_buffer("table", table, persistent=False)
+
+    def forward(self, x: Tensor, start: int = 0) -> Tensor:
+        """The first position of x is number `start`."""
+        return x + self.table[start : start + x.shape[1]]  # (B, T, D)
+
+
+class InputEmbedding(TokenEmbedding):
+    """dropout(tokens * sqrt(d_model) + positions).
+
+    The factor lifts rows of norm 1 to the scale of the sinusoids, whose norm is sqrt(D / 2). Without it the
+    positions drown the tokens. `scale_embeddings=False` leaves it out.
+    """
+
+    def __init__(self, config: Config, vocabulary: str = "source_vocab") -> None:
+        super().__init__(config, vocabulary)
+        self.scale = math.sqrt(config.d_model) if config.scale_embeddings else 1.0
+        self.positions = PositionalEncoding(config)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, ids: Tensor, start: int = 0) -> Tensor:
+        """The first of the ids stands at position number `start`."""
+        return self.dropout(self.positions(super().forward(ids) * self.scale, start))  # (B, T, D)
+
+
+class LayerNorm(nn.Module):
+    """(x - mean) / sqrt(variance + eps) * weight + bias, over the features of each position by itself."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.eps = config.norm_eps
+        self.weight = nn.Parameter(torch.ones(config.d_model))
+        self.bias = nn.Parameter(torch.zeros(config.d_model))
+
+    def forward(self, x: Tensor) -> Tensor:
+        wide = widened(x)
+        centred = wide - wide.mean(-1, keepdim=True)  # (B, T, D)
+        # The variance of the centred features: E[x^2] - E[x]^2 loses all digits when the mean is large.
+        variance = centred.square().mean(-1, keepdim=True)  # (B, T, 1)
+        normalised = centred / torch.sqrt(variance + self.eps)  # (B, T, D)
+        return (normalised * self.weight + self.bias).to(x.dtype)  # (B, T, D)
+
+
+Sublayer = Callable[[Tensor], Tensor]
+
+
+class Residual(nn.Module):
+    """What both kinds of layer share: how a sublayer f is joined to the stream x.
+
+    post-norm (the paper)   x -> norm(x + f(x))    Every layer rescales the stream. On its way down the
+                                                   gradient passes through every norm, which is why deep
+                                                   post-norm stacks need a warm-up.
+    pre-norm                x -> x + f(norm(x))    The stream itself is never normalised. The gradient
+                                                   reaches every layer undiminished. One norm follows the
+                                                   stack.
+    """
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.norm_first = config.norm == "pre"
+        self.dropout = nn.Dropout(config.dropout)
+
+    def join(self, x: Tensor, norm: LayerNorm, sublayer: Sublayer) -> Tensor:
+        if self.norm_first:
+            return x + self.dropout(sublayer(norm(x)))  # (B, T, D)
+        return norm(x + self.dropout(sublayer(x)))  # (B, T, D)
+
+
+class EncoderLayer(Residual):
+    """Every position reads the positions that `mask` allows, then computes by itself."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        self.self_attention = MultiHeadAttention(config)
+        self.feed_forward = FeedForward(config)
+        self.norm0, self.norm1 = LayerNorm(config), LayerNorm(config)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        x = self.join(x, self.norm0, lambda y: self.self_attention(y, y, mask)[0])  # (B, T, D)
+        return self.join(x, self.norm1, self.feed_forward)  # (B, T, D)
+
+
+class DecoderLayer(Residual):
+    """Every position reads its own past, then the whole memory, then computes by itself."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        self.self_attention = MultiHeadAttention(config)
+        self.cross_attention = MultiHeadAttention(config)
+        self.feed_forward = FeedForward(config)
+        self.norm0, self.norm1, self.norm2 = (LayerNorm(config) for _ in range(3))
+
+    def forward(
+        self, x: Tensor, memory: Tensor, mask: Tensor | None = None, memory_mask: Tensor | None = None
+    ) -> Tensor:
+        past = causal_mask(x.shape[1], x.shape[1], x.device)  # (T, T)
+        if mask is not None:
+            past = past & mask  # (B or 1, T, T)
+        x = self.join(x, self.norm0, lambda y: self.self_attention(y, y, past)[0])  # (B, T, D)
+        x = self.join(x, self.norm1, lambda y: self.cross_attention(y, memory, memory_mask)[0])
+        return self.join(x, self.norm2, self.feed_forward)  # (B, T, D)
+
+
+class Stack(nn.Module):
+    """Layers named "0", "1" ..., each with its own weights; a norm follows them if they are pre-norm."""
+
+    def __init__(self, config: Config, build: Callable[[Config], nn.Module], depth: int) -> None:
+        super().__init__()
+        self.depth = depth
+        for i in range(depth):
+            self.add_module(str(i), build(config))
+        self.norm = LayerNorm(config) if config.norm == "pre" else nn.Identity()
+
+    def layers(self) -> Iterator[Any]:
+        return (self.get_submodule(str(i)) for i in range(self.depth))
+
+
+class Encoder(Stack):
+    def __init__(self, config: Config) -> None:
+        super().__init__(config, EncoderLayer, config.num_encoder_layers)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        for layer in self.layers():
+            x = layer(x, mask)  # (B, T, D)
+        return self.norm(x)  # (B, T, D)
+
+
+class Decoder(Stack):
+    """Every layer reads the same memory: the output of the whole encoder."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config, DecoderLayer, config.num_decoder_layers)
+
+    def forward(
+        self, x: Tensor, memory: Tensor, mask: Tensor | None = None, memory_mask: Tensor | None = None
+    ) -> Tensor:
+        for layer in self.layers():
+            x = layer(x, memory, mask, memory_mask)  # (B, T, D)
+        return self.norm(x)  # (B, T, D)
+
+
+class Transformer(nn.Module):
+    """From ids to logits. Masks are made from the ids: padding is never seen."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
         self.config = config
         self.source_embedding = InputEmbedding(config, "source_vocab")
         self.target_embedding = InputEmbedding(config, "target_vocab")
@@ -32,35 +347,17 @@ class Transformer(nn.Module):
             self.projection.weight = self.target_embedding.weight
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
-        self._check("source", source)
-        self._check("target", target)
-        check_same_batch("target", target, "source", source)
-        return self._decode(target, self._encode(source), source)
+        return self.decode(target, self.encode(source), source)  # (B, T, V)
 
     def encode(self, source: Tensor) -> Tensor:
-        """The memory (B, S, D)."""
-        self._check("source", source)
-        return self._encode(source)
+        """The memory: what the encoder makes of the source."""
+        return self.encoder(self.source_embedding(source), self.seen(source))  # (B, S, D)
 
     def decode(self, target: Tensor, memory: Tensor, source: Tensor) -> Tensor:
-        """Logits (B, T, V) of what follows each position of the target."""
-        self._check("target", target)
-        self._check("source", source)
-        check_width("memory", memory, self.config.d_model)
-        if memory.shape[:2] != source.shape:
-            shape = tuple(memory.shape)
-            raise ValueError(f"memory shape={shape} is not that of source={tuple(source.shape)}; encode it")
-        check_same_batch("target", target, "source", source)
-        return self._decode(target, memory, source)
+        """Logits of what follows each position of the target."""
+        x = self.target_embedding(target)  # (B, T, D)
+        x = self.decoder(x, memory, self.seen(target), self.seen(source))  # (B, T, D)
+        return self.projection(x)  # (B, T, V)
 
-    def _encode(self, source: Tensor) -> Tensor:
-        return self.encoder(self.source_embedding.at(source, 0), padding_mask(source, self.config.pad_id))
-
-    def _decode(self, target: Tensor, memory: Tensor, source: Tensor) -> Tensor:
-        pad = self.config.pad_id
-        x = self.target_embedding.at(target, 0)
-        x = self.decoder(x, memory, padding_mask(target, pad), padding_mask(source, pad))
-        return self.projection(x)
-
-    def _check(self, name: str, ids: Tensor) -> None:
-        check_ids(name, ids, getattr(self.config, f"{name}_vocab"), self.config.max_len)
+    def seen(self, ids: Tensor) -> Tensor:
+        return padding_mask(ids, self.config.pad_id)  # (B, 1, S)

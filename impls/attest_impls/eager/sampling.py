@@ -4,7 +4,6 @@ Shapes: B rows, V vocabulary.
 """
 
 import math
-from numbers import Integral, Real
 
 import torch
 from torch import Tensor
@@ -20,7 +19,6 @@ def next_token_distribution(
     top_k keeps the k likeliest, top_p the smallest set of the likeliest that reaches p: a token stays if the
     sum before it is below p, so the one that crosses p stays.
     """
-    check_sampling(temperature, top_k, top_p)
     _check_logits(logits)
     logits = logits.double()
     if temperature < GREEDY_BELOW:
@@ -37,19 +35,6 @@ def next_token_distribution(
         p = torch.where(p.cumsum(-1) - p < top_p, p, 0.0)
         p = p / p.sum(-1, keepdim=True)
     return torch.zeros_like(p).scatter(-1, ids, p)
-
-
-def check_sampling(temperature: float, top_k: int | None, top_p: float | None) -> None:
-    if not _real(temperature) or not math.isfinite(temperature) or temperature < 0:
-        raise ValueError(f"temperature={temperature!r} is not a finite number from 0; give 0 for greedy")
-    if top_k is not None and (not isinstance(top_k, Integral) or isinstance(top_k, bool) or top_k < 1):
-        raise ValueError(f"top_k={top_k!r} is not a positive integer; give None to keep all tokens")
-    if top_p is not None and (not _real(top_p) or not 0 < top_p <= 1):
-        raise ValueError(f"top_p={top_p!r} is outside (0, 1]; give None to keep all tokens")
-
-
-def _real(value: object) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def _check_logits(logits: Tensor) -> None:

@@ -15,8 +15,10 @@ from attest.adapters.torch import TorchComponent, seeded
 from attest.contract import Arrays, Config
 
 from . import checkpoint
-from .arguments import TRAINING, check_config, check_ids
+from .arguments import check_ids, check_inputs
+from .mode import in_mode
 from .optimisation import Adam, LearningRate, clip_factor, global_norm
+from .settings import check_config
 
 
 def token_losses(logits: Tensor, labels: Tensor, smoothing: float) -> Tensor:
@@ -38,14 +40,9 @@ class Loss(nn.Module):
 
     def __init__(self, config: Config) -> None:
         super().__init__()
-        check_config(config, "label_smoothing", "pad_id")
         self.pad_id, self.smoothing = config.pad_id, config.label_smoothing
 
     def forward(self, logits: Tensor, labels: Tensor) -> dict[str, Tensor]:
-        if logits.ndim != 3 or logits.shape[:2] != labels.shape:
-            shapes = f"logits shape={tuple(logits.shape)}, labels shape={tuple(labels.shape)}"
-            raise ValueError(f"{shapes} are not (B, T, V) and (B, T); give one label per row of logits")
-        check_ids("labels", labels, logits.shape[-1])
         tokens = (labels != self.pad_id).sum().clamp(min=1)  # 0 / 0 is nan
         return {"loss": summed_loss(logits, labels, self.pad_id, self.smoothing) / tokens}
 
@@ -57,7 +54,7 @@ class Trainer:
     """
 
     def __init__(self, model: TorchComponent, config: Config) -> None:
-        check_config(config, *TRAINING)
+        check_config("trainer", config)
         self.model, self.config, self.seed = model, config, config.seed
         self.learning_rate = LearningRate(config)
         self.optimizer = Adam(model.module.parameters())
@@ -71,9 +68,17 @@ class Trainer:
         return self.accumulate([batch])
 
     def accumulate(self, batches: Sequence[Arrays]) -> dict[str, float]:
-        """One update from several batches, the same as from their concatenation."""
-        loss, norm, rate = self._update(batches)
-        return {"loss": float(loss), "rate": rate, "norm": float(norm)}
+        """One update from several batches, the same as from one batch that holds all their rows."""
+        if not batches:
+            raise ValueError("batches=[] gives no gradient; give at least one batch")
+        loss = self._backward([self._tensors(batch) for batch in batches])
+        gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in self.optimizer.parameters]
+        norm = global_norm(gradients)
+        for g in gradients:
+            g.mul_(clip_factor(norm, self.config.clip_norm))
+        rate = self.learning_rate(self.steps + 1)
+        self.optimizer.step(gradients, rate)
+        return {"loss": loss, "rate": rate, "norm": float(norm)}
 
     def fit(
         self,
@@ -92,10 +97,10 @@ class Trainer:
         self._check_fit(log_every, validation, patience)
         best, worse = math.inf, 0
         for batch in batches:
-            loss, _, rate = self._update([batch])
+            report = self.step(batch)
             if self.steps % log_every:
-                continue  # the loss is read only when it is shown: reading it waits for the device
-            entry = {"step": self.steps, "loss": float(loss), "rate": rate}
+                continue
+            entry = {"step": self.steps, "loss": report["loss"], "rate": report["rate"]}
             if validation is not None:
                 entry["validation"] = self.evaluate(validation)["loss"]
                 worse = 0 if entry["validation"] < best else worse + 1
@@ -109,15 +114,11 @@ class Trainer:
     def evaluate(self, batches: Iterable[Arrays]) -> dict[str, float]:
         """Loss per token without smoothing or dropout. Nothing is changed, the mode included."""
         total, tokens = 0.0, 0
-        training = self.model.module.training
-        self.model.module.eval()
-        try:
+        with in_mode(self.model.module, training=False):
             for batch in batches:
                 source, target = self._tensors(batch)
-                total += float(self._summed_loss(source, target, smoothing=0.0))
-                tokens += self._count(batch)
-        finally:
-            self.model.module.train(training)
+                total += float(self.loss_of(source, target, smoothing=0.0))
+                tokens += self._count(target)
         loss = total / max(tokens, 1)
         return {"loss": loss, "perplexity": math.exp(loss) if loss < 700 else math.inf}
 
@@ -127,59 +128,38 @@ class Trainer:
     def load(self, directory: str) -> None:
         self.seed = checkpoint.load(directory, self.model.module, self.optimizer)
 
-    def _update(self, batches: Sequence[Arrays]) -> tuple[Tensor, Tensor, float]:
-        """Forward, backward, clip, step."""
-        if not batches:
-            raise ValueError("batches=[] gives no gradient; give at least one batch")
-        tensors = [self._tensors(batch) for batch in batches]
-        tokens = max(1, sum(self._count(batch) for batch in batches))
-        parameters = self.optimizer.parameters
-        loss = self._backward(tensors, tokens)
-        gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
-        joined = self.optimizer.joined(gradients)
-        norm = global_norm(joined)
-        rate = self.learning_rate(self.steps + 1)
-        self.optimizer.step(joined, rate, clip_factor(norm, self.config.clip_norm))
-        return loss, norm, rate
-
-    def _backward(self, tensors: Sequence[tuple[Tensor, Tensor]], tokens: int) -> Tensor:
-        """Leave in each parameter the gradient of the mean loss over all tokens of all batches."""
-        module = self.model.module
-        training = module.training
-        module.train()
-        losses = []
-        try:
-            for part, (source, target) in enumerate(tensors):
-                with torch.enable_grad(), seeded(self._noise(part), self.config.device):
-                    loss = self._summed_loss(source, target, self.config.label_smoothing) / tokens
-                    if part == 0:  # given up before, their memory would go back to the system, page by page
-                        self._forget_gradients()
-                    loss.backward()
-                losses.append(loss.detach())
-        finally:
-            module.train(training)
-        return torch.stack(losses).sum()
-
-    def _summed_loss(self, source: Tensor, target: Tensor, smoothing: float) -> Tensor:
-        """BOS a b EOS: the decoder reads BOS a b and is asked for a b EOS."""
-        logits = self.model.module(source, target[:, :-1])
+    def loss_of(self, source: Tensor, target: Tensor, smoothing: float) -> Tensor:
+        """The summed loss of a batch. BOS a b EOS: the decoder reads BOS a b and is asked for a b EOS."""
+        logits = self.model.module(source, target[:, :-1])  # (B, T - 1, V)
         return summed_loss(logits, target[:, 1:], self.config.pad_id, smoothing)
+
+    def _backward(self, batches: Sequence[tuple[Tensor, Tensor]]) -> float:
+        """Leave in each parameter the gradient of the mean loss over all tokens of all batches; that loss."""
+        total = 0.0
+        tokens = max(1, sum(self._count(target) for _, target in batches))
+        self.model.module.zero_grad()
+        with in_mode(self.model.module, training=True), torch.enable_grad():
+            for part, (source, target) in enumerate(batches):
+                with seeded(self._noise(part), self.config.device):
+                    loss = self.loss_of(source, target, self.config.label_smoothing) / tokens
+                    loss.backward()
+                total += loss.item()
+        return total
 
     def _noise(self, part: int) -> int:
         words = np.random.SeedSequence((self.seed, self.steps, part)).generate_state(1, np.uint64)
         return int(words[0])
 
-    def _forget_gradients(self) -> None:
-        for p in self.optimizer.parameters:
-            p.grad = None
-
     def _tensors(self, batch: Arrays) -> tuple[Tensor, Tensor]:
         self._check(batch)
         made = self.model.tensors({name: np.asarray(batch[name]) for name in ("source", "target")})
-        return made["source"], made["target"]
+        source, target = made["source"], made["target"]
+        check_ids("target", target, self.config.target_vocab)
+        check_inputs("transformer", self.config, source=source, target=target[:, :-1])
+        return source, target
 
-    def _count(self, batch: Arrays) -> int:
-        return int((np.asarray(batch["target"])[:, 1:] != self.config.pad_id).sum())
+    def _count(self, target: Tensor) -> int:
+        return int((target[:, 1:] != self.config.pad_id).sum())
 
     def _check(self, batch: Mapping[str, Any]) -> None:
         if missing := {"source", "target"} - set(batch):
@@ -189,7 +169,6 @@ class Trainer:
             raise ValueError(
                 f"target shape={shape} has nothing to predict; give BOS ... EOS, two ids or more"
             )
-        check_ids("target", torch.tensor(np.asarray(batch["target"])), self.config.target_vocab)
 
     def _check_fit(self, log_every: int, validation: Any, patience: int | None) -> None:
         if isinstance(log_every, bool) or int(log_every) != log_every or log_every < 1:
