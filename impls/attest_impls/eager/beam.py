@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .cache import Decoder
+from .cache import StepwiseDecoder
 from .model import Transformer
 
 NEVER = -math.inf  # the log-probability of a place that holds no hypothesis
@@ -84,7 +84,7 @@ def beam_search(
     width: int,
     num_results: int,
     alpha: float,
-    decoder: Decoder,
+    decoder: StepwiseDecoder,
 ) -> tuple[Tensor, Tensor]:
     """tokens (B, K, L), scores (B, K), best first; a result that does not exist is padding scored -inf."""
     config, B = model.config, source.shape[0]

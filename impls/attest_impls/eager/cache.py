@@ -13,7 +13,7 @@ from .masks import causal_mask
 from .model import DecoderLayer, Transformer
 
 
-class Decoder(Protocol):
+class StepwiseDecoder(Protocol):
     """What a search asks of whoever decodes. This module is one."""
 
     def start(self, model: Transformer, source: Tensor, capacity: int) -> Any: ...
@@ -43,15 +43,14 @@ class State:
         return self.past.shape[4]
 
 
-def start(model: Transformer, source: Tensor, capacity: int | None = None) -> State:
+def start(model: Transformer, source: Tensor, capacity: int) -> State:
     """Run the encoder once, and from its memory the keys and values of every decoder layer."""
     encoded = model.encode(source)
     pairs = [torch.stack(layer.cross_attention.keys_values(encoded)) for layer in model.decoder.layers()]
     memory = torch.stack(pairs)
     N, _, B, H, _, d = memory.shape
-    L = model.config.max_len if capacity is None else capacity
-    past_seen = torch.zeros(B, 1, 1, L, dtype=torch.bool, device=source.device)
-    return State(memory.new_zeros(N, 2, B, H, L, d), past_seen, memory, model.seen(source)[:, None])
+    past_seen = torch.zeros(B, 1, 1, capacity, dtype=torch.bool, device=source.device)
+    return State(memory.new_zeros(N, 2, B, H, capacity, d), past_seen, memory, model.seen(source)[:, None])
 
 
 def step(model: Transformer, state: State, tokens: Tensor) -> tuple[Tensor, State]:

@@ -17,7 +17,7 @@ from attest.contract import Array, Arrays, Config, float_dtype
 
 from . import cache
 from .arguments import check_inputs
-from .cache import Decoder
+from .cache import StepwiseDecoder
 from .generation import generate
 from .model import Transformer, attention
 from .optimisation import Adam, clip_factor, global_norm
@@ -76,7 +76,7 @@ class TransformerComponent(CheckedComponent):
     module: Transformer
 
     @property
-    def decoder(self) -> Decoder:
+    def decoder(self) -> StepwiseDecoder:
         return cache
 
     def compute(self, source: Tensor, target: Tensor) -> dict[str, Tensor]:

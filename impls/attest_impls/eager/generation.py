@@ -10,7 +10,7 @@ from torch import Tensor
 
 from . import cache
 from .beam import beam_search
-from .cache import Decoder
+from .cache import StepwiseDecoder
 from .mode import in_mode
 from .model import Transformer
 from .sampling import next_token_distribution
@@ -26,7 +26,7 @@ def generate(
     alpha: float = 0.6,
     method: str = "beam",
     seed: int = 0,
-    decoder: Decoder = cache,
+    decoder: StepwiseDecoder = cache,
     **sampling: Any,
 ) -> tuple[Tensor, Tensor]:
     """tokens (B, K, L), scores (B, K), best first."""
@@ -45,7 +45,7 @@ def walk(
     source: Tensor,
     max_len: int,
     draw: torch.Generator | None,
-    decoder: Decoder = cache,
+    decoder: StepwiseDecoder = cache,
     **sampling: Any,
 ) -> tuple[Tensor, Tensor]:
     """One token after another, the likeliest or a drawn one. A row that has ended gets padding.

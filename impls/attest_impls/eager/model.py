@@ -35,7 +35,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from attest.contract import Config
 
@@ -62,7 +61,7 @@ def attention(
     scores = widened(q) @ widened(k).transpose(-2, -1) / math.sqrt(q.shape[-1])  # (..., T, S)
     scores = torch.where(allowed, scores, torch.finfo(scores.dtype).min)  # (..., T, S)
     weights = torch.where(allowed, scores.softmax(-1), 0.0)  # (..., T, S)
-    return F.dropout(weights, dropout).to(v.dtype) @ v, weights  # (..., T, d), (..., T, S)
+    return nn.functional.dropout(weights, dropout).to(v.dtype) @ v, weights  # (..., T, d), (..., T, S)
 
 
 def widened(x: Tensor) -> Tensor:
@@ -147,7 +146,7 @@ class FeedForward(nn.Module):
         super().__init__()
         self.inner = Linear(config.d_model, config.inner_width, config.bias)
         self.outer = Linear(config.inner_width, config.d_model, config.bias)
-        self.activation = torch.relu if config.activation == "relu" else F.gelu
+        self.activation = torch.relu if config.activation == "relu" else nn.functional.gelu
 
     def forward(self, x: Tensor) -> Tensor:
         return self.outer(self.activation(self.inner(x)))  # (B, T, D) -> (B, T, F) -> (B, T, D)
@@ -166,7 +165,7 @@ class TokenEmbedding(nn.Embedding):
             self.weight[self.padding_idx].zero_()
 
     def forward(self, ids: Tensor) -> Tensor:
-        return F.embedding(ids, self.weight, self.padding_idx)  # (B, T, D)
+        return nn.functional.embedding(ids, self.weight, self.padding_idx)  # (B, T, D)
 
 
 def sinusoids(length: int, width: int, dtype: torch.dtype) -> Tensor:
