@@ -126,7 +126,7 @@ def bytecodes(call: Callable[[], Any]) -> int:
 
     The garbage collector waits meanwhile: the finalisers of what others left would be counted too. The call
     is made twice and counted the second time: that a frame asks for opcodes is heard by Python 3.12 from the
-    next start of tracing on, by Python 3.13 from the next call of the same code on (measured, 3.12.1, 3.13.0).
+    next start of tracing on, by Python 3.13 from the next call of the same code on (3.12.1, 3.13.0).
     """
     count = 0
 
