@@ -1,8 +1,17 @@
 """What the harness counts is the call's own, whatever ran before it."""
 
 import gc
+import subprocess
+import sys
 
+import numpy as np
+import pytest
+
+from attest.boundary import JudgedImplementation
+from attest.checks import side_effects
 from attest.checks.side_effects import bytecodes
+from attest.contract import Config
+from attest.reference.implementation import ReferenceImplementation
 
 
 class Litter:
@@ -32,3 +41,24 @@ def test_a_loop_counts_for_each_of_its_turns():
     few, many = (bytecodes(lambda n=n: [None for _ in range(n)]) for n in (10, 110))
     assert many - few >= 100
     assert (many - few) % 100 == 0
+
+
+def test_the_first_count_of_a_process_is_not_zero():
+    """Python 3.12 and 3.13 report no opcodes the first time something is traced."""
+    code = (
+        "from attest.checks.side_effects import bytecodes\n"
+        "def work(): return [i for i in range(10)]\n"
+        "print(bytecodes(work), bytecodes(work))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    first, second = run.stdout.split()
+    assert int(first) == int(second) > 0
+
+
+def test_a_count_of_zero_is_a_fault_of_ours(monkeypatch):
+    monkeypatch.setattr(side_effects, "bytecodes", lambda call: 0)
+    impl = JudgedImplementation(ReferenceImplementation())
+    component = impl.build("attention", Config())
+    x = np.zeros((1, 1, 2, 2), np.float32)
+    with pytest.raises(RuntimeError, match="no bytecode was counted"):
+        side_effects.python_work(component, {"q": x, "k": x, "v": x})

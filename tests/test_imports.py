@@ -36,6 +36,7 @@ def modules(root: Path) -> list[Path]:
 LAYERS = (
     (
         "contract",
+        "declared",
         "outcomes",
         "machine",
         "milestone_registry",

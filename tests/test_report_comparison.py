@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+import random
+from collections import Counter
 from importlib.resources import files
+from pathlib import Path
 
 import jsonschema
 import pytest
+from click.testing import CliRunner
 
+from attest.cli import cli
 from attest.report.comparison import compare, compare_files
 from attest.report.document import report_document
 from attest.report.merge import merge, merge_files
 from attest.report.reading import ReportError, read_report
+from attest.report.schema import first_misfit
 from report_samples import HOSTILE, SPEC, milestone_ids, record, run
 
 SCHEMA = json.loads((files("attest.report") / "schema.json").read_text(encoding="utf-8"))
@@ -188,8 +194,8 @@ def test_nothing_to_merge_is_refused():
         ("[1]", "is not a conformance report"),
         ('{"defects": []}', "is not a conformance report"),
         ('{"format": 9, "milestones": []}', "has format 9, this version reads 1; write it again"),
-        ('{"format": 1, "milestones": [3]}', "lacks parts of a report"),
-        ('{"format": 1, "milestones": [{"criteria": [{"id": "M1.1"}]}]}', "lacks parts of a report"),
+        ('{"format": 1, "milestones": [3]}', "is not as its schema says (report lacks implementation)"),
+        ('{"format": 1, "milestones": [{"criteria": [{"id": "M1.1"}]}]}', "is not as its schema says"),
     ],
 )
 def test_a_file_that_is_no_report_is_refused_in_one_sentence(tmp_path, text, message):
@@ -208,3 +214,76 @@ def test_files_are_compared_and_merged(tmp_path):
         path.write_text(json.dumps(part))
     assert ids(compare_files(*paths).new) == ["M1.2"]
     assert [r["id"] for r in merge_files(paths)["milestones"][0]["criteria"]] == ["M1.1", "M1.2"]
+
+
+def spoiled(change):
+    """A report that somebody changed by hand."""
+    found = json.loads(json.dumps(document({"M1.2": "fail"}, ids=("M1.1", "M1.2"))))
+    change(found)
+    return found
+
+
+MILESTONES = {
+    "a path as id": lambda d: d["milestones"][0].update(id="../../../X"),
+    "an absolute path": lambda d: d["milestones"][0].update(id="/tmp/X"),
+    "a newline after the id": lambda d: d["milestones"][0].update(id="M1\n"),
+    "a criterion's path": lambda d: d["milestones"][0]["criteria"][0].update(id="M1/../../x"),
+    "a criterion twice": lambda d: d["milestones"][0]["criteria"].append(d["milestones"][0]["criteria"][0]),
+    "a verdict of no kind": lambda d: d["milestones"][0]["criteria"][0].update(verdict=["pass"]),
+    "a number for a text": lambda d: d["milestones"][0].update(title=7),
+    "examples as text": lambda d: d["milestones"][0]["criteria"][0].update(examples="60"),
+    "an infinite ratio": lambda d: d["milestones"][0]["criteria"][0].update(worst_ratio=float("inf")),
+    "no selection": lambda d: d.pop("selection"),
+    "a failure that is a text": lambda d: d["milestones"][0]["criteria"][1].update(failure="yes"),
+}
+
+
+@pytest.mark.parametrize("change", MILESTONES.values(), ids=MILESTONES)
+@pytest.mark.parametrize("command", [["merge"], ["merge", "-o", "out/here"], ["diff"]])
+def test_a_forged_report_is_refused_and_nothing_is_written(tmp_path, monkeypatch, change, command):
+    monkeypatch.chdir(tmp_path)
+    Path("forged.json").write_text(json.dumps(spoiled(change)))
+    with pytest.raises(ReportError) as caught:
+        CliRunner().invoke(cli, [*command, "forged.json", "forged.json"], catch_exceptions=False)
+    assert "\n" not in str(caught.value)
+    assert [p.name for p in tmp_path.iterdir()] == ["forged.json"]
+
+
+def test_circles_and_deep_nests_end(tmp_path):
+    circle = spoiled(lambda d: d["milestones"][0]["criteria"][0].update(stands_on=["M1.2"]))
+    circle["milestones"][0]["criteria"][1]["stands_on"] = ["M1.1"]
+    rows = merge([circle])["milestones"][0]["criteria"]
+    assert [r["blocked_by"] for r in rows] == [["M1.2"], ["M1.2"]]
+    deep = tmp_path / "deep.json"
+    deep.write_text("[" * 100_000)
+    with pytest.raises(ReportError, match=r"is nested too deeply|is not JSON"):
+        read_report(deep)
+
+
+def test_our_reading_of_the_schema_agrees_with_jsonschema():
+    judge = jsonschema.Draft202012Validator(SCHEMA)
+    rng = random.Random(0)
+    values = [None, True, 0, -1, 1.5, "", "M1", "M1.2", "pass", [], ["M1.2"], {}, {"id": "M1.2"}]
+    seen = Counter()
+    for _ in range(300):
+        found = spoiled(lambda d: None)
+        place = found
+        while isinstance(place, dict | list) and place:
+            key = rng.choice(list(place) if isinstance(place, dict) else range(len(place)))
+            if not isinstance(place[key], dict | list) or not place[key] or rng.random() < 0.2:
+                place[key] = rng.choice(values)
+                break
+            place = place[key]
+        fits = not first_misfit(found, SCHEMA)
+        assert fits == judge.is_valid(found), first_misfit(found, SCHEMA)
+        seen[fits] += 1
+    assert min(seen.values()) > 20
+
+
+def test_merge_does_not_write_over_somebodys_page(tmp_path):
+    (tmp_path / "index.md").write_text("somebody's")
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps(document(ids=("M1.1",))))
+    result = CliRunner().invoke(cli, ["merge", str(path), "-o", str(tmp_path)])
+    assert (result.exit_code, (tmp_path / "index.md").read_text()) == (2, "somebody's")
+    assert "has an index.md that no run wrote; choose another directory" in result.output

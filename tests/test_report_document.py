@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 
 from attest.report.document import first_sentence, report_document
-from attest.report.writing import write_reports
+from attest.report.writing import ReportsNotWritten, write_reports, write_text
 from report_samples import SPEC, failure, milestone_ids, plan_for, record, run, student
 
 SCHEMA = json.loads((files("attest.report") / "schema.json").read_text(encoding="utf-8"))
@@ -143,11 +143,11 @@ def test_required_is_one_sentence():
 
 
 def test_a_later_partial_run_leaves_no_page_of_the_earlier_one(tmp_path):
-    write_reports({"mine": student()}, SPEC, tmp_path)
     home = tmp_path / "mine"
-    (home / "repro").mkdir()
+    (home / "repro").mkdir(parents=True)
     (home / "repro" / "M1_5.py").write_text("assert False")
-    (home / "report.html").write_text("old")
+    write_reports({"mine": student()}, SPEC, tmp_path)
+    (home / "report.html").write_text('<html><meta name="generator" content="attest">old')
     assert (home / "M3.md").exists()
     write_reports({"mine": run({}, ids=milestone_ids("M1"))}, SPEC, tmp_path)
     assert sorted(p.name for p in home.glob("M*.md")) == ["M1.md"]
@@ -163,8 +163,9 @@ def test_a_later_partial_run_leaves_no_page_of_the_earlier_one(tmp_path):
 def test_reproductions_of_what_still_fails_stay(tmp_path):
     repro = tmp_path / "mine" / "repro"
     repro.mkdir(parents=True)
-    for name in ("M1_5.py", "M1_5.npz", "M1_9.npz"):
+    for name in ("M1_5.py", "M1_5.npz", "M1_9.py", "M1_9.npz"):
         (repro / name).write_text("assert False")
+    write_reports({"mine": run({"M1.5": "fail", "M1.9": "fail"})}, SPEC, tmp_path)
     (document,) = write_reports({"mine": run({"M1.5": "fail"})}, SPEC, tmp_path)
     assert sorted(p.name for p in repro.iterdir()) == ["M1_5.npz", "M1_5.py"]
     row = next(r for r in milestone(valid(document), "M1")["criteria"] if r["id"] == "M1.5")
@@ -172,6 +173,34 @@ def test_reproductions_of_what_still_fails_stay(tmp_path):
     assert (
         "  by itself  python repro/M1_5.py (beside this report)" in (tmp_path / "mine" / "M1.md").read_text()
     )
+
+
+def test_what_no_report_lists_is_never_deleted(tmp_path):
+    home = tmp_path / "mine"
+    write_reports({"mine": run({"M1.5": "fail"})}, SPEC, tmp_path)
+    others = ("MAINTAINERS.md", "MODEL_CARD.md", "report.html", "badges/Mine.json", "repro/Makefile.in")
+    others += ("repro/M1_9.py", "M99.md")
+    (home / "repro").mkdir()
+    for name in others:
+        (home / name).write_text("somebody's")
+    write_reports({"mine": run({}, ids=("M1.1",))}, SPEC, tmp_path)
+    assert {name: (home / name).read_text() for name in others} == dict.fromkeys(others, "somebody's")
+    assert not (home / "M2.md").exists()
+
+
+def test_one_report_that_cannot_be_written_costs_only_itself(tmp_path):
+    (tmp_path / "first").write_text("a file where the directory should be")
+    runs = {label: run({}, implementation=label, ids=("M1.1",)) for label in ("first", "second")}
+    with pytest.raises(ReportsNotWritten, match=r"the report of first cannot be written \(FileExistsError"):
+        write_reports(runs, SPEC, tmp_path)
+    assert (tmp_path / "second" / "report.json").is_file()
+
+
+def test_a_file_that_cannot_be_replaced_leaves_no_temporary_one(tmp_path):
+    (tmp_path / "page.md" / "in the way").mkdir(parents=True)
+    with pytest.raises(OSError, match="directory"):
+        write_text(tmp_path / "page.md", "text")
+    assert [p.name for p in tmp_path.iterdir()] == ["page.md"]
 
 
 def test_badges_follow_the_verdicts(tmp_path):

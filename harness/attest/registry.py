@@ -5,9 +5,11 @@ from __future__ import annotations
 import difflib
 import importlib
 import importlib.util
+import os
 import re
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -17,6 +19,8 @@ from typing import Any
 import pluggy
 
 from attest.contract import OPERATIONS, PROJECT, Hooks
+from attest.declared import misdeclared
+from attest.outcomes import Timeout
 
 NAME_RULE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 HOOK = "attest_implementations"
@@ -62,6 +66,13 @@ def registered_names() -> list[str]:
 
 def parse_request(text: str) -> Request:
     """Read one value of --impl; UsageError where it names nothing."""
+    request = read_request(text)
+    _check_exists(request)
+    return request
+
+
+def read_request(text: str) -> Request:
+    """What one value of --impl says, whether or not it is there."""
     head, *pairs = text.split(",")
     options = []
     for pair in pairs:
@@ -76,22 +87,12 @@ def parse_request(text: str) -> Request:
             f"--impl={text!r} names nothing; use one of {_known()}, a file.py or package.module:factory"
         )
     target, colon, factory = head.partition(":")
-    request = Request(text, target, factory if colon else None, tuple(options))
-    _check_exists(request)
-    return request
+    return Request(text, target, factory if colon else None, tuple(options))
 
 
 def _check_exists(request: Request) -> None:
     if request.is_file:
-        path = Path(request.target)
-        if path.is_dir():
-            raise UsageError(f"--impl={printable(request.text)} is a directory; name a Python file in it")
-        if not path.is_file():
-            raise UsageError(f"--impl={printable(request.text)} does not exist; check the path")
-        if path.suffix != ".py":
-            raise UsageError(
-                f"--impl={printable(request.text)} is not a Python file; name a file ending in .py"
-            )
+        _check_file(request)
     elif request.factory is None and request.target not in registered():
         near = difflib.get_close_matches(request.target, registered_names(), 1, 0.6)
         hint = (
@@ -106,12 +107,36 @@ def _check_exists(request: Request) -> None:
         )
 
 
+def _check_file(request: Request) -> None:
+    path, shown = Path(request.target), printable(request.text)[:300]
+    try:
+        if path.is_dir():
+            raise UsageError(f"--impl={shown} is a directory; name a Python file in it")
+        if not path.is_file():
+            raise UsageError(f"--impl={shown} does not exist; check the path")
+    except OSError as error:
+        raise UsageError(f"--impl={shown} cannot be read ({error.strerror}); check the path") from None
+    if path.suffix != ".py":
+        raise UsageError(f"--impl={shown} is not a Python file; name a file ending in .py")
+    if path.stem in sys.stdlib_module_names:
+        raise UsageError(f"--impl={shown} has the name of a module of Python; rename it")
+
+
 def _is_module(name: str) -> bool:
     """Whether its package can be found; only a plugin that is there can be broken."""
+    _look_here_too()
     try:
         return importlib.util.find_spec(name.partition(".")[0]) is not None
     except (ImportError, ValueError):
         return False
+
+
+def _look_here_too() -> None:
+    """A package in the working directory counts, after all that is installed: it can shadow nothing."""
+    with suppress(OSError):  # the directory was deleted
+        here = os.getcwd()
+        if here not in sys.path:
+            sys.path.append(here)
 
 
 def load(request: Request) -> list[Any]:
@@ -154,10 +179,11 @@ def import_plugin(request: Request) -> ModuleType:
                     f"{source}: its entry point is not a module; point it at the plugin's module"
                 )
             return loaded
+        _look_here_too()
         return importlib.import_module(request.target)
-    except BrokenPlugin:
+    except (BrokenPlugin, KeyboardInterrupt, Timeout):
         raise
-    except (Exception, SystemExit) as error:
+    except BaseException as error:  # whatever a plugin raises while it is imported makes it a broken one
         raise BrokenPlugin(
             f"{source}: cannot be imported ({sentence(error)}); run it with python to see why"
         ) from error
@@ -202,7 +228,8 @@ def _door(request: Request, module: ModuleType, source: str) -> Callable[[], Any
             f"{source}: {HOOK} has another signature ({sentence(error)}); take no arguments"
         ) from None
     if manager.hook.attest_implementations.get_hookimpls():
-        return lambda: manager.hook.attest_implementations()[0]
+        # pluggy drops a hook's None and then has no result at all
+        return lambda: next(iter(manager.hook.attest_implementations()), None)
     unmarked: Callable[[], Any] = getattr(module, HOOK)
     return unmarked
 
@@ -211,9 +238,9 @@ def call_door(door: Callable[[], Any], source: str, doing: str) -> Any:
     """What a plugin's function returns; BrokenPlugin where it raises."""
     try:
         return door()
-    except IndexError:
-        return None  # pluggy drops a hook's None
-    except (Exception, SystemExit) as error:
+    except (KeyboardInterrupt, Timeout):
+        raise
+    except BaseException as error:
         raise BrokenPlugin(f"{source}: {doing} raised {sentence(error)}") from error
 
 
@@ -229,14 +256,25 @@ def _listed(found: Any, source: str, door: str) -> Sequence[Any]:
 
 
 def _checked(implementation: Any, source: str) -> Any:
+    """The implementation, if its name and declarations can be used."""
+    try:
+        fault = _unnamed(implementation) or misdeclared(implementation)
+    except Exception as error:  # an attribute that is computed may do anything
+        fault = f"reading its name and declarations raised {sentence(error)}"
+    if fault:
+        raise BrokenPlugin(f"{source}: {printable(fault)}")
+    return implementation
+
+
+def _unnamed(implementation: Any) -> str:
     name = getattr(implementation, "name", None)
     if not isinstance(name, str):
         kind = type(implementation).__name__
-        raise BrokenPlugin(f"{source}: an implementation ({kind}) has no name; give it a string `name`")
+        return f"an implementation ({kind}) has no name; give it a string `name`"
     if not NAME_RULE.fullmatch(name):
         rule = "use letters, digits, dot, dash or underscore, 64 at most"
-        raise BrokenPlugin(f"{source}: name={name!r} cannot name a report; {rule}")
-    return implementation
+        return f"name={name!r} cannot name a report; {rule}"
+    return ""
 
 
 def _set_options(implementation: Any, options: tuple[tuple[str, str], ...]) -> None:
@@ -246,8 +284,11 @@ def _set_options(implementation: Any, options: tuple[tuple[str, str], ...]) -> N
 
 
 def sentence(error: BaseException) -> str:
-    """An exception in one line."""
-    text = " ".join(printable(" ".join(str(error).split())).split())[:300]
+    """An exception in one line, even one that cannot say what it is."""
+    try:
+        text = " ".join(printable(" ".join(str(error).split())).split())[:300]
+    except Exception:
+        text = "its text cannot be read"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 

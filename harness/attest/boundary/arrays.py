@@ -12,6 +12,7 @@ import numpy as np
 
 from attest.contract import Array
 from attest.outcomes import NotOffered, NotRun, Violation
+from attest.registry import printable
 
 BOUNDARY_DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
 
@@ -47,7 +48,7 @@ class Named(dict[str, Array]):
         self.label = label
 
     def __missing__(self, name: str) -> Array:
-        names = ", ".join(sorted(self)) or "nothing"
+        names = ", ".join(shown[:40] for shown in sorted(self)[:20]) or "nothing"
         raise Violation(f"{self.label} returned {names}; return {name} too")
 
 
@@ -55,7 +56,12 @@ def arrays_of(result: Any, label: str) -> dict[str, Array]:
     """Check that a result is a mapping of arrays and copy it."""
     if not isinstance(result, Mapping):
         raise Violation(f"{label} returned {kind_of(result)}; return a mapping of names to numpy arrays")
-    return Named(label, {str(name): array_of(x, f"{label}[{name!r}]") for name, x in result.items()})
+    try:  # a mapping of the implementation's own may do anything when it is read
+        return Named(label, {str(n): array_of(x, f"{label}[{str(n)[:40]!r}]") for n, x in result.items()})
+    except (Violation, MemoryError):
+        raise
+    except Exception as error:
+        raise Violation(f"reading what {label} returned raised {error_sentence(error)}") from error
 
 
 def array_of(value: Any, label: str) -> Array:
@@ -79,7 +85,7 @@ def guarded(label: str, call: Callable[[], Any]) -> Any:
     except (NotOffered, NotRun, Violation):
         raise
     except NotImplementedError as error:
-        raise NotOffered(f"{label}: {error}") from None
+        raise NotOffered(f"{label}: {text_of(error)}") from None
     except MemoryError:
         raise
     except Exception as error:
@@ -88,8 +94,16 @@ def guarded(label: str, call: Callable[[], Any]) -> Any:
 
 def error_sentence(error: BaseException) -> str:
     """An exception as a failure quotes it: its class and the beginning of its text."""
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text[:300]}" if text else type(error).__name__
+    text = text_of(error)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def text_of(error: BaseException) -> str:
+    """The beginning of what an exception says, with nothing that a terminal or a file cannot take."""
+    try:
+        return printable(" ".join(str(error).split())[:300])
+    except Exception:
+        return "its text cannot be read"
 
 
 def kind_of(value: Any) -> str:

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from attest.boundary.arrays import aligned, array_of, error_sentence, guarded, kind_of, quiet
+from attest.boundary.arrays import aligned, array_of, error_sentence, guarded, kind_of, quiet, text_of
 from attest.boundary.calls import Call
 from attest.boundary.component import JudgedComponent
 from attest.contract import OPERATIONS, Array, Arrays, Config, Form, ShapePolicy
+from attest.declared import MOST_WIDENING
 from attest.outcomes import NotOffered, Violation
 
 DEFAULT_DTYPES = ("float32",)
@@ -30,7 +31,7 @@ class JudgedImplementation:
         self.dtypes = (dtype,) if dtype else judged
         self.policy = _policy(getattr(implementation, "shape_policy", None))
         self.options: tuple[tuple[str, str], ...] = tuple(getattr(implementation, "options", ()))
-        self.widened: Mapping[str, float] = getattr(implementation, "wider_bounds", None) or {}
+        self.widened = _bounded(getattr(implementation, "wider_bounds", None) or {})
         self._components: dict[tuple[str, Config], JudgedComponent] = {}
         self.calls: list[Call] | None = None  # a list while somebody listens
 
@@ -45,7 +46,7 @@ class JudgedImplementation:
 
     def factor(self, operation: str) -> float:
         """How far the implementation widens the bound of this operation; at least 1."""
-        return max(1.0, float(self.widened.get(operation, 1.0)))
+        return self.widened.get(operation, 1.0)
 
     def placed(self, config: Config) -> Config:
         """The config with this run's device and options."""
@@ -87,7 +88,7 @@ class JudgedImplementation:
             with quiet():
                 component = builder(config)
         except NotImplementedError as error:
-            raise NotOffered(f"{operation}: {error}") from None
+            raise NotOffered(f"{operation}: {text_of(error)}") from None
         except Exception as error:
             raise Violation(f"building {operation} raised {error_sentence(error)}") from error
         if not callable(component) and OPERATIONS[operation].called:
@@ -137,6 +138,11 @@ class JudgedImplementation:
             raise NotOffered(f"{operation} is not offered")
         function: Callable[..., Any] = getattr(self.implementation, operation)
         return function
+
+
+def _bounded(factors: Mapping[str, float]) -> dict[str, float]:
+    """Between 1 and the ceiling, read once: what a plugin changes later has no effect."""
+    return {str(n): min(max(1.0, float(factor)), MOST_WIDENING) for n, factor in factors.items()}
 
 
 def _policy(declared: Any) -> ShapePolicy:

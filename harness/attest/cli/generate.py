@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from attest.contract import Array
     from attest.trained.models import SavedModel
 
+MOST_WIDTH = 1024  # hypotheses of a beam; 99999 ran for more than a minute
+
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("sequences", nargs=-1, required=True, metavar="DIGITS...")
@@ -47,7 +49,9 @@ def command(
         asked_ids = [ids_of(text) for text in sequences]
     except ValueError as error:
         raise click.UsageError(str(error)) from None
-    judged = subjects(impl or model.implementation)[0]
+    if asked["width"] > MOST_WIDTH:
+        raise click.UsageError(f"width={asked['width']} takes minutes; use at most {MOST_WIDTH}")
+    judged = subjects(impl or _registered(model.implementation))[0]
     source = Task(model.task).batch(asked_ids)["source"]
     try:
         with collecting():
@@ -56,7 +60,21 @@ def command(
         raise click.UsageError(f"{judged.name}: {reason}; name one that generates with --impl") from None
     except Violation as violation:
         raise click.ClickException(f"{judged.name}: {violation.seen}") from None
+    except MemoryError:
+        raise click.ClickException(f"{judged.name}: ran out of memory; is the config too large?") from None
     _print(model, asked_ids, seen)
+
+
+def _registered(name: str) -> str:
+    """The name in a checkpoint, if it is one that is installed: a path or module would be code to run."""
+    from attest.registry import printable, registered_names
+
+    if name not in registered_names():
+        raise click.UsageError(
+            f"the checkpoint names implementation={printable(name)[:80]!r}, which is not registered; "
+            "say with --impl who generates"
+        )
+    return name
 
 
 def _generated(

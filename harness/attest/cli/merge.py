@@ -23,5 +23,9 @@ def command(reports: tuple[Path, ...], output: Path | None) -> None:
     if output is None:
         click.echo(as_json(document), nl=False)
         return
+    if (output / "index.md").exists() and not (output / "report.json").exists():
+        raise click.UsageError(
+            f"output={str(output)!r} has an index.md that no run wrote; choose another directory"
+        )
     write_document(document, output)
     click.echo(f"{output}: {len(document['selection']['criteria'])} criteria of {document['implementation']}")

@@ -28,7 +28,9 @@ import click
 )
 @click.option("--seed", default="0", show_default=True, metavar="SEED", help="A whole number, or random.")
 @click.option("--case", metavar="CASE", help="Run this one case, as a report prints it.")
-@click.option("-n", "workers", metavar="N", help="Worker processes, or auto; 0 runs in this process. "
+@click.option("--resume", is_flag=True, help="Judge only what a run that was stopped left out.")
+@click.option("--shard", metavar="K/N", help="Judge the K-th of N parts; `attest merge` joins their reports.")
+@click.option("-n", "workers", metavar="N", help="Worker processes, or auto; 0 judges one after the other. "
               "[default: 2, or the number of cores if fewer]")  # fmt: skip
 @click.option(
     "--json", "as_json", is_flag=True, help="Print the reports as one JSON document, and nothing else."
@@ -48,6 +50,8 @@ def command(
     dtype: str | None,
     seed: str,
     case: str | None,
+    resume: bool,
+    shard: str | None,
     workers: str | None,
     as_json: bool,
     verbose: bool,
@@ -62,16 +66,17 @@ def command(
 
     if workers is not None and not (workers == "auto" or (workers.isascii() and workers.isdecimal())):
         raise click.UsageError(f"-n={workers!r} is no number of workers; use 0, 1, 2 ... or auto")
-    arguments = [f"--impl={i}" for i in impl]
-    arguments += [f"--milestone={m}" for m in milestone]
-    arguments += [f"--criterion={c}" for c in criterion]
+    arguments = [f"--attest-impl={i}" for i in impl]
+    arguments += [f"--attest-milestone={m}" for m in milestone]
+    arguments += [f"--attest-criterion={c}" for c in criterion]
+    arguments += ["--attest-resume"] if resume else []
     settings: dict[str, str | None] = {
         "profile": profile,
         "report": report,
         "reports": reports,
         "device": device,
     }
-    settings |= {"dtype": dtype, "seed": seed, "case": case}
+    settings |= {"dtype": dtype, "seed": seed, "case": case, "shard": shard}
     arguments += [f"--attest-{k}={v}" for k, v in settings.items() if v is not None and v != _DEFAULTS.get(k)]
     arguments += ["-n", workers or str(min(2, os.cpu_count() or 1)), *pytest_args]
     if verbose:

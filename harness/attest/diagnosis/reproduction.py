@@ -33,6 +33,8 @@ def write_reproduction(
     home = reports / record.implementation / "repro"
     home.mkdir(parents=True, exist_ok=True)
     path = home / f"{record.criterion.replace('.', '_')}.py"
+    for old in (path, path.with_suffix(".npz")):
+        old.unlink(missing_ok=True)  # a link here would lead the writing elsewhere
     path.write_text("\n".join(_script(record, call, right, request, path)) + "\n", encoding="utf-8")
     return path
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from attest.contract import Milestone
 from attest.judging.property import Property, load_properties
 from attest.milestone_registry import bring_milestones
-from attest.registry import parse_request
+from attest.registry import Request, read_request
 from attest.spec import Spec, load_spec
 
 
@@ -24,6 +25,12 @@ class Target:
     device: str = "cpu"
     broken: str = ""
     milestones: tuple[Milestone, ...] = ()  # with the names of their operations
+    path: str = ""  # of a file, absolute: an implementation that changes the directory moves nobody else
+
+    def loading(self) -> Request:
+        """What to import, wherever this process is."""
+        request = read_request(self.request)
+        return replace(request, target=self.path) if self.path else request
 
 
 @dataclass(frozen=True)
@@ -40,6 +47,19 @@ class Plan:
     asked: bool = False
     seconds: float | None = None
     refused: tuple[str, ...] = ()
+    done: tuple[tuple[str, str], ...] = ()  # label and criterion of what an earlier run has judged
+    shard: tuple[int, int] | None = None  # the number of this part, from 1, and how many there are
+
+    def chosen(self, label: str) -> tuple[str, ...]:
+        """The criteria that this run answers for, of one implementation."""
+        if self.shard is None:
+            return self.criteria
+        number, count = self.shard
+        return tuple(id for id in self.criteria if _shard_of(id, label, count) == number)
+
+    def waiting(self, label: str) -> tuple[str, ...]:
+        """Those of them that nobody has judged yet."""
+        return tuple(id for id in self.chosen(label) if (label, id) not in self.done)
 
     def to_json(self) -> str:
         """One line for the workers."""
@@ -53,8 +73,11 @@ class Plan:
             Target(**{**t, "milestones": tuple(Milestone(**m) for m in t["milestones"])})
             for t in data.pop("targets")
         )
-        criteria, refused = tuple(data.pop("criteria")), tuple(data.pop("refused"))
-        return cls(targets=targets, criteria=criteria, refused=refused, **data)
+        for name in ("criteria", "refused"):
+            data[name] = tuple(data[name])
+        data["done"] = tuple(map(tuple, data["done"]))
+        data["shard"] = tuple(data["shard"]) if data["shard"] else None
+        return cls(targets=targets, **data)
 
     @property
     def spec(self) -> Spec:
@@ -67,6 +90,12 @@ class Plan:
         return load_properties()
 
 
+def _shard_of(id: str, label: str, count: int) -> int:
+    """By a hash of both, so that a new criterion moves none of the others to another machine."""
+    digest = hashlib.blake2b(f"{id}\0{label}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") % count + 1
+
+
 def added(targets: Iterable[Target]) -> tuple[Milestone, ...]:
     """The milestones that plugins add, each once."""
     return tuple({m.file: m for target in targets for m in target.milestones}.values())
@@ -76,4 +105,4 @@ def bring(targets: Iterable[Target]) -> None:
     """Take the milestones of these plugins into this process, with their operations and defects."""
     for target in targets:
         if target.milestones:
-            bring_milestones(parse_request(target.request))
+            bring_milestones(target.loading())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ def report_document(label: str, records: Sequence[Record], spec: Spec, plan: Pla
     """
     target = next((t for t in plan.targets if t.label == label), None) if plan else None
     rows = [_criterion(spec.by_id[r.criterion], r, target) for r in records]
-    selected = list(plan.criteria) if plan else [r.criterion for r in records]
+    selected = list(plan.chosen(label)) if plan else [r.criterion for r in records]
     milestones = [_milestone(m, rows, selected) for m in spec.milestones]
     return {
         "format": FORMAT,
@@ -138,9 +139,10 @@ def first_sentence(text: str) -> str:
 
 def without_paths(text: str) -> str:
     """Text in which files below the working directory are named from there, and the home directory is ~."""
-    for path, short in ((f"{Path.cwd()}/", ""), (f"{Path.home()}/", "~/")):
-        if len(path) > 2:
-            text = text.replace(path, short)
+    for find, short in ((Path.cwd, ""), (Path.home, "~/")):
+        with suppress(OSError, RuntimeError):  # the directory was deleted; the user has no home
+            path = f"{find()}/"
+            text = text.replace(path, short) if len(path) > 2 else text
     return text
 
 

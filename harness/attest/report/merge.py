@@ -68,8 +68,13 @@ def _with_blocks(rows: Mapping[str, Row]) -> dict[str, Row]:
     broken = {id for id, row in rows.items() if row["verdict"] in (FAIL, ERROR, KNOWN)}
 
     def below(id: str) -> set[str]:
-        direct = set(rows[id]["stands_on"]) if id in rows else set()
-        return direct.union(*(below(d) for d in direct))
+        reached: set[str] = set()
+        waiting = [id]
+        while waiting:  # a report may hold a circle, so each id is visited once
+            direct = set(rows[waiting.pop()]["stands_on"]) - reached
+            reached |= direct
+            waiting += [d for d in direct if d in rows]
+        return reached
 
     return {
         id: {**row, "blocked_by": sorted((below(id) & broken) | set(row["blocked_by"]), key=criterion_order)}

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 from attest.registry import printable
 from attest.report.document import FORMAT, Document
+from attest.report.schema import first_misfit, report_schema
 
-_TOP = {
-    "implementation": str,
-    "spec_version": str,
-    "environment": dict,
-    "selection": dict,
-    "milestones": list,
-}
-_ROW = ("id", "level", "verdict", "text_hash", "worst_ratio", "stands_on", "blocked_by", "examples")
+MOST_BYTES = 2**28  # of a report; one of 40 implementations and every picture has 12 million
 
 
 class ReportError(ValueError):
@@ -24,15 +19,25 @@ class ReportError(ValueError):
 
 
 def read_report(path: Path) -> Document:
-    """The document in this file; ReportError when there is none."""
+    """The document in this file; ReportError when there is none. What it says is checked, not believed."""
     shown = printable(str(path))
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        if path.stat().st_size > MOST_BYTES:
+            raise ReportError(
+                f"report={shown} has over {MOST_BYTES} bytes; name a report.json that a run wrote"
+            )
+        document = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refused, parse_float=_finite)
+        _check(document, shown)
     except OSError as error:
         raise ReportError(f"report={shown} cannot be read ({error.strerror}); name a report.json") from None
+    except RecursionError:
+        raise ReportError(
+            f"report={shown} is nested too deeply; name a report.json that a run wrote"
+        ) from None
+    except ReportError:
+        raise
     except ValueError:
         raise ReportError(f"report={shown} is not JSON; name a report.json that a run wrote") from None
-    _check(document, shown)
     return dict(document)
 
 
@@ -41,18 +46,30 @@ def rows_of(document: Document) -> dict[str, dict[str, Any]]:
     return {row["id"]: row for milestone in document["milestones"] for row in milestone["criteria"]}
 
 
+def _refused(word: str) -> float:
+    """JSON has no NaN and no infinity, and no writer of ours lets one through."""
+    raise ValueError(word)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    return number if math.isfinite(number) else _refused(text)
+
+
 def _check(document: Any, shown: str) -> None:
     if not isinstance(document, dict) or "milestones" not in document or "format" not in document:
         raise ReportError(f"report={shown} is not a conformance report; name a report.json that a run wrote")
     if document["format"] != FORMAT:
-        found = printable(str(document["format"]))
+        found = printable(str(document["format"]))[:40]
         raise ReportError(f"report={shown} has format {found}, this version reads {FORMAT}; write it again")
-    try:
-        whole = all(isinstance(document.get(key), kind) for key, kind in _TOP.items())
-        whole = whole and all(key in row for row in rows_of(document).values() for key in _ROW)
-    except (AttributeError, TypeError, KeyError):
-        whole = False
-    if not whole:
-        raise ReportError(
-            f"report={shown} lacks parts of a report; compare it with the schema, or write it again"
-        )
+    misfit = first_misfit(document, report_schema()) or _repeated(document)
+    if misfit:
+        raise ReportError(f"report={shown} is not as its schema says ({printable(misfit)}); write it again")
+
+
+def _repeated(document: Document) -> str:
+    """A second row of one id would hide the first."""
+    ids = [m["id"] for m in document["milestones"]]
+    ids += [row["id"] for m in document["milestones"] for row in m["criteria"]]
+    twice = next((id for id in ids if ids.count(id) > 1), "")
+    return f"{twice} is there twice" if twice else ""

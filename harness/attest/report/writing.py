@@ -10,11 +10,23 @@ from pathlib import Path
 from typing import Any
 
 from attest.records.plan import Plan
-from attest.records.record import ERROR, FAIL, KNOWN, Record
+from attest.records.record import Record
+from attest.registry import sentence
 from attest.report.badges import badge
 from attest.report.document import Document, report_document
 from attest.report.markdown import index_page, milestone_page
+from attest.report.reading import ReportError, read_report
 from attest.spec import Spec
+
+MARK, MARK_WITHIN = '<meta name="generator" content="attest">', 4096  # of our HTML pages
+
+
+class ReportsNotWritten(Exception):
+    """Some reports of a run could not be written; the others are. One sentence each."""
+
+    def __init__(self, sentences: Sequence[str]) -> None:
+        super().__init__("; ".join(sentences))
+        self.sentences = tuple(sentences)
 
 
 def write_reports(
@@ -25,19 +37,34 @@ def write_reports(
     html: bool = False,
     plan: Plan | None = None,
 ) -> list[Document]:
-    """One directory per implementation; pages of an earlier run that this one did not judge are removed."""
-    documents = [report_document(label, records, spec, plan) for label, records in by_implementation.items()]
-    for document in documents:
-        write_document(document, directory / document["implementation"])
-    if html:
+    """One directory per implementation; pages of an earlier run that this one did not judge are removed.
+
+    A report that cannot be written costs itself only: ReportsNotWritten is raised after the others are there.
+    """
+    documents: list[Document] = []
+    failed: list[str] = []
+    for label, records in by_implementation.items():
+        try:
+            document = report_document(label, records, spec, plan)
+            write_document(document, directory / label)
+            documents.append(document)
+        except Exception as error:
+            failed.append(f"the report of {label} cannot be written ({sentence(error)})")
+    if html and documents:
         from attest.report.html import write_html
 
-        write_html(documents, directory)
+        try:
+            write_html(documents, directory)
+        except Exception as error:
+            failed.append(f"the HTML page cannot be written ({sentence(error)})")
+    if failed:
+        raise ReportsNotWritten(failed)
     return documents
 
 
 def write_document(document: Document, home: Path) -> None:
     """report.json, index.md, a page and a badge per milestone; each file is replaced whole."""
+    earlier = _earlier(home)
     _note_reproductions(document, home)
     _note_studies(document, home)
     write_text(home / "report.json", as_json(document))
@@ -48,7 +75,9 @@ def write_document(document: Document, home: Path) -> None:
     badges = {f"{m['id']}.json": badge(m) for m in document["milestones"]}
     for name, content in badges.items():
         write_text(home / "badges" / name, as_json(content))
-    _remove_stale(document, home, {*pages, "index.md"}, set(badges))
+    for path in _written(earlier, home) - _written(document, home):
+        path.unlink(missing_ok=True)
+    _remove_page(home / "report.html")
 
 
 def as_json(value: Any) -> str:
@@ -57,17 +86,22 @@ def as_json(value: Any) -> str:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write through a temporary file beside the target."""
+    """Write through a temporary file beside the target, which is whole or as it was."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
-    temporary.replace(path)
+    temporary.unlink(missing_ok=True)  # left by a process of this number that was killed
+    try:
+        with temporary.open("x", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(text)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def _note_reproductions(document: Document, home: Path) -> None:
     """Name the file that fails by itself, where the run left one."""
     for row in (r for m in document["milestones"] for r in m["criteria"] if r["failure"]):
-        name = f"repro/{row['id'].replace('.', '_')}.py"
+        name = _reproduction(row["id"])
         if (home / name).is_file():
             row["failure"]["reproduction"] = name
 
@@ -82,12 +116,32 @@ def _note_studies(document: Document, home: Path) -> None:
             row["data"] = {**row["data"], "curves": {**row["data"].get("curves", {}), **curves}}
 
 
-def _remove_stale(document: Document, home: Path, pages: set[str], badges: set[str]) -> None:
-    """A page of an earlier run beside this report.json would be read as part of it."""
-    rows = [r for m in document["milestones"] for r in m["criteria"]]
-    broken = {r["id"].replace(".", "_") for r in rows if r["verdict"] in (FAIL, ERROR, KNOWN)}
-    old = [p for p in home.glob("[A-Z]*.md") if p.name not in pages]
-    old += [p for p in (home / "badges").glob("[A-Z]*.json") if p.name not in badges]
-    old += [p for p in (home / "repro").glob("[A-Z]*.*") if p.stem not in broken]
-    for path in [*old, home / "report.html"]:
-        path.unlink(missing_ok=True)
+def _earlier(home: Path) -> Document | None:
+    """The report that stands here, None where there is none that can be read."""
+    with suppress(ReportError):
+        return read_report(home / "report.json")
+    return None
+
+
+def _written(document: Document | None, home: Path) -> set[Path]:
+    """The files that belong to a report: pages, badges, and what fails by itself. Nothing else is ours."""
+    if document is None:
+        return set()
+    found = {home / f"{m['id']}.md" for m in document["milestones"]}
+    found |= {home / "badges" / f"{m['id']}.json" for m in document["milestones"]}
+    for row in (r for m in document["milestones"] for r in m["criteria"]):
+        if row["failure"] and row["failure"].get("reproduction") == _reproduction(row["id"]):
+            script = home / _reproduction(row["id"])
+            found |= {script, script.with_suffix(".npz")}
+    return found
+
+
+def _reproduction(id: str) -> str:
+    return f"repro/{id.replace('.', '_')}.py"
+
+
+def _remove_page(path: Path) -> None:
+    """A page of an earlier run would be read as part of this report. Only ours has the mark."""
+    with suppress(OSError), path.open(encoding="utf-8", errors="replace") as file:
+        if MARK in file.read(MARK_WITHIN):
+            path.unlink()

@@ -12,6 +12,7 @@ from attest.judging.property import Property
 from attest.outcomes import Timeout
 from attest.records.plan import Plan, Target
 from attest.records.record import FAIL, Record
+from attest.registry import printable
 from attest.spec import Criterion
 
 
@@ -48,13 +49,13 @@ def failure_text(record: Record, criterion: Criterion) -> str:
     """The failure as a person reads it on a terminal."""
     failure = record.failure
     if failure is None:
-        return f"  {record.reason}"
+        return f"  {printable(record.reason)}"
     rows = [("required", failure.required or criterion.statement), ("seen", failure.seen)]
     rows += [
         (name, text) for name, text in (("case", failure.case), ("looks like", failure.looks_like)) if text
     ]
     rows += [("replay", failure.replay), ("explain", f"attest explain {criterion.id}")]
-    return "\n".join(f"  {name:<10} {text}" for name, text in rows)
+    return "\n".join(f"  {name:<10} {printable(text)}" for name, text in rows)
 
 
 def _likeness(property: Property, impl: JudgedImplementation, case: str, plan: Plan) -> str:
@@ -69,6 +70,8 @@ def _likeness(property: Property, impl: JudgedImplementation, case: str, plan: P
 def _write_reproduction(
     record: Record, property: Property, impl: JudgedImplementation, target: Target, plan: Plan
 ) -> None:
+    if not plan.reports:  # --report none writes nothing
+        return
     try:
         from attest.diagnosis.reproduction import write_reproduction
 

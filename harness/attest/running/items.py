@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from contextlib import suppress
-from functools import cache
 from typing import Any
 
 import pytest
 
-from attest.boundary import JudgedImplementation
+from attest.judging.property import load_properties
 from attest.records.plan import Plan, Target
 from attest.records.record import ERROR, FAIL, NOT_OFFERED, NOT_RUN, Record
-from attest.registry import BrokenPlugin, load, parse_request, sentence
-from attest.running.failure import complete, failure_text
-from attest.running.judging import Settings, judge
-from attest.running.timer import cancel_timer, set_timer
+from attest.registry import printable
+from attest.running.failure import failure_text
+from attest.running.isolation import Isolation
+from attest.running.one_criterion import judge_criterion
 from attest.spec import Criterion, Spec
-from attest.trained.training import use_directory
 
 PROPERTY = "attest"
-SECONDS = {"quick": 90.0, "standard": 300.0, "deep": 1800.0}
-TRAINING_SECONDS = 900.0
-COMPILING = 4.0  # how much longer a compiled implementation may take: its compiler does most of the work
+LONGEST_SECTION = 4000  # characters of what an implementation printed, beside a failure
 
 
 class NotConforming(Exception):
@@ -38,20 +32,18 @@ class CriteriaFile(pytest.File):
 
     def collect(self) -> Iterator[CriterionItem]:
         """Implementation by implementation; criteria that train what others use come first."""
-        ahead = _judged_first(self.plan)
-        order = sorted(self.plan.criteria, key=lambda id: id not in ahead)
+        ahead = _judged_first()
         for target in self.plan.targets:
-            for id in order:
+            for id in sorted(self.plan.waiting(target.label), key=lambda id: id not in ahead):
                 item = CriterionItem.from_parent(self, name=f"{id}[{target.label}]")
-                item.prepare(self.spec.by_id[id], target, self.plan, self.spec)
+                item.criterion, item.target = self.spec.by_id[id], target
+                item.plan, item.spec = self.plan, self.spec
                 yield item
 
 
-def _judged_first(plan: Plan) -> set[str]:
-    """Loads the criteria before the clock of the first one starts; what cannot be loaded fails there."""
-    with suppress(Exception):
-        return {id for id, found in plan.properties().items() if any(p.first for p in found)}
-    return set()
+def _judged_first() -> set[str]:
+    """Of our own criteria: the modules that plugins bring are imported only where they are judged."""
+    return {id for id, found in load_properties().items() if any(p.first for p in found)}
 
 
 class CriterionItem(pytest.Item):
@@ -60,51 +52,22 @@ class CriterionItem(pytest.Item):
     criterion: Criterion
     target: Target
     plan: Plan
-    version: str
-
-    def prepare(self, criterion: Criterion, target: Target, plan: Plan, spec: Spec) -> None:
-        """Set what the item judges and its time limit."""
-        self.criterion, self.target, self.plan, self.version = criterion, target, plan, spec.version
-        trains = "trainer" in criterion.needs
-        self.seconds = plan.seconds or (TRAINING_SECONDS if trains else SECONDS[plan.profile])
-        self.add_marker(pytest.mark.timeout(self.seconds))
+    spec: Spec
 
     def runtest(self) -> None:
         """Judge, attach the record, and raise unless it passed."""
-        use_directory(self.plan.shared)
         record = self._judge()
-        record = record.but(implementation=self.target.label)
         self.user_properties.append((PROPERTY, record.to_json()))
         if record.verdict in (NOT_OFFERED, NOT_RUN):
-            pytest.skip(f"{record.verdict}: {record.reason}")
+            pytest.skip(f"{record.verdict}: {printable(record.reason)}")
         if record.verdict in (FAIL, ERROR):
             raise NotConforming(failure_text(record, self.criterion))
 
     def _judge(self) -> Record:
-        blank = Record(self.target.label, self.criterion.id, self.criterion.milestone, self.criterion.level)
-        blank = blank.but(
-            text_hash=self.criterion.text_hash, spec_version=self.version, profile=self.plan.profile
-        )
-        try:
-            implementation = _implementation(self.target)
-        except BrokenPlugin as error:
-            return blank.but(reason=str(error))
-        impl = _judged(implementation, self.target)
-        if impl.compiled and self.plan.seconds is None:
-            cancel_timer()
-            set_timer(COMPILING * self.seconds, self.name)
-        settings = Settings(
-            profile=self.plan.profile,
-            seed=self.plan.seed,
-            spec_version=self.version,
-            case=self.plan.case,
-        )
-        try:
-            properties = self.plan.properties().get(self.criterion.id, [])
-        except Exception as error:
-            return blank.but(reason=f"the criteria cannot be loaded ({sentence(error)})", internal=True)
-        record = judge(self.criterion, properties, impl, settings)
-        return complete(record, properties, impl, self.target, self.plan)
+        option = self.config.option
+        if option.usepdb or getattr(option, "trace", False):  # a debugger needs the code in this process
+            return judge_criterion(self.criterion, self.target, self.plan, self.spec, timed=False)
+        return judging_process(self.plan, self.spec, self.target).judge(self.criterion)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> str:
         """The failure as a person reads it; no traceback of ours."""
@@ -113,44 +76,28 @@ class CriterionItem(pytest.Item):
         return str(super().repr_failure(excinfo, style))
 
     def add_report_section(self, when: str, key: str, content: str) -> None:
-        """No logs beside a failure: torch.compile alone writes thousands of lines."""
+        """The end of what was printed, and no logs: torch.compile alone writes thousands of lines."""
         if key != "log":
-            super().add_report_section(when, key, content)
+            lines = content[-LONGEST_SECTION:].splitlines()
+            super().add_report_section(when, key, "\n".join(printable(line) for line in lines))
 
     def reportinfo(self) -> tuple[Any, int | None, str]:
         """Shown as the heading of a failure."""
-        return self.path, None, f"{self.criterion.id} {self.criterion.title} [{self.target.label}]"
+        return self.path, None, printable(f"{self.criterion.id} {self.criterion.title} [{self.target.label}]")
 
 
-_shared: dict[Target, JudgedImplementation] = {}
+_process: list[Isolation] = []  # the one of this worker
 
 
-def _judged(implementation: Any, target: Target) -> JudgedImplementation:
-    """An implementation per criterion; one for all where every new component would be compiled again."""
-    if target in _shared:
-        return _shared[target]
-    impl = JudgedImplementation(implementation, dtype=target.dtype, device=target.device)
-    if impl.policy.one_config:
-        _shared[target] = impl
-    return impl
+def judging_process(plan: Plan, spec: Spec, target: Target) -> Isolation:
+    """The process of this implementation; that of the one before ends, so that no two share anything."""
+    if not _process or _process[0].target != target or _process[0].plan != plan:
+        end_judging()
+        _process.append(Isolation(plan, spec, target))
+    return _process[0]
 
 
-@cache
-def _implementation(target: Target) -> Any:
-    if target.broken:
-        raise BrokenPlugin(target.broken)
-    implementations = load(parse_request(target.request))
-    _limit_threads()
-    for implementation in implementations:
-        if implementation.name == target.name:
-            return implementation
-    raise BrokenPlugin(
-        f"{target.request}: no longer offers {target.name!r}; its list changed between two imports"
-    )
-
-
-def _limit_threads() -> None:
-    """Tiny tensors on several threads are slower, and their sums differ in the last bit."""
-    torch = sys.modules.get("torch")
-    if torch is not None:
-        torch.set_num_threads(1)
+def end_judging() -> None:
+    """End the process in which this worker judges."""
+    while _process:
+        _process.pop().close()

@@ -25,6 +25,7 @@ from attest.records.record import (
     Record,
     finite,
 )
+from attest.registry import sentence
 from attest.spec import Criterion
 
 
@@ -94,10 +95,15 @@ def _outcome(
     except MemoryError:
         return {"verdict": ERROR, "reason": "ran out of memory"}
     except SystemExit as error:
-        return {"verdict": ERROR, "reason": f"the implementation called exit({error.code})"}
+        code = error.code if isinstance(error.code, int | str) else type(error.code).__name__
+        return {"verdict": ERROR, "reason": f"the implementation called exit({code})"}
+    except KeyboardInterrupt:
+        raise
     except Exception as error:
         # An exception that is neither a Violation nor one of the implementation's own is a fault of ours.
         return {"verdict": ERROR, "reason": f"the harness failed: {_origin(error)}", "internal": True}
+    except BaseException as error:  # no Exception and no signal: only an implementation raises such a thing
+        return {"verdict": ERROR, "reason": f"the implementation raised {sentence(error)}"}
 
 
 def _run(property: Property, impl: JudgedImplementation, settings: Settings) -> None:
@@ -179,4 +185,4 @@ def _origin(error: BaseException) -> str:
     while trace and trace.tb_next:
         trace = trace.tb_next
     where = f"{trace.tb_frame.f_code.co_name}, line {trace.tb_lineno}" if trace else "unknown place"
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]} (in {where})"
+    return f"{sentence(error)} (in {where})"

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from enum import Enum
+from types import FrameType
 from typing import IO, Any
 
+from attest.running.stopping import SIGNALS
+
 Event = dict[str, Any]
+CLOSING_SECONDS = 30.0  # for pytest to write its reports and end
 _USAGE, _HARNESS, _PYTEST_USAGE = 2, 3, 4
 
 
@@ -27,16 +33,39 @@ class Mode(Enum):
 def run_pytest(arguments: Sequence[str], mode: Mode) -> int:
     """Run, show, and return the exit code; 3 when pytest ended without saying how the run went."""
     reading, writing = os.pipe()
-    command = [sys.executable, "-m", "pytest", *arguments, f"--attest-events={writing}"]
+    # -P: a pytest.py or attest/ in the working directory is not what is meant.
+    command = [sys.executable, "-P", "-m", "pytest", *arguments, f"--attest-events={writing}"]
     if mode is Mode.PLAIN:
         command += ["-q", "--no-header", "-rN"] if "-v" not in arguments else []
     with nullcontext() if mode is Mode.PLAIN else _hidden() as output:
         process = subprocess.Popen(command, pass_fds=[writing], stdout=output, stderr=output)
         os.close(writing)
-        closing = None
-        with suppress(KeyboardInterrupt), os.fdopen(reading, encoding="utf-8") as stream:
+        with _passing_signals_to(process), os.fdopen(reading, encoding="utf-8", errors="replace") as stream:
             closing = _follow(_events(stream), mode)
-        return _conclude(_wait(process), closing, mode, output)
+            code = _wait(process, closing)  # before the pipe is closed, which tells pytest to stop
+        return _conclude(code, closing, mode, output)
+
+
+@contextmanager
+def _passing_signals_to(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Ask pytest to close down where this process is asked to; it leaves a report of what it has judged."""
+    asked: list[threading.Timer] = []
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        process.send_signal(signal.SIGTERM)
+        if not asked:  # one that does not close down is ended
+            asked.append(threading.Timer(CLOSING_SECONDS, process.kill))
+            asked[0].daemon = True
+            asked[0].start()
+
+    before = {number: signal.signal(number, stop) for number in SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for timer in asked:
+            timer.cancel()
 
 
 def _hidden() -> IO[str]:
@@ -45,9 +74,12 @@ def _hidden() -> IO[str]:
 
 
 def _events(stream: IO[str]) -> Iterator[Event]:
+    """Up to the closing one: what an implementation started may hold the pipe open for ever."""
     for line in stream:
         event: Event = json.loads(line)
         yield event
+        if "exit" in event:
+            return
 
 
 def _follow(events: Iterator[Event], mode: Mode) -> Event | None:
@@ -63,12 +95,16 @@ def _follow(events: Iterator[Event], mode: Mode) -> Event | None:
     return closing
 
 
-def _wait(process: subprocess.Popen[bytes]) -> int:
-    while True:
-        try:
-            return process.wait()
-        except KeyboardInterrupt:  # pytest got the same signal and is closing down
-            continue
+def _wait(process: subprocess.Popen[bytes], closing: Event | None) -> int:
+    """The exit code; that of the closing event where pytest then does not end."""
+    if closing is None:
+        return process.wait()
+    try:
+        return process.wait(CLOSING_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+        return int(closing["exit"])
 
 
 def _conclude(code: int, closing: Event | None, mode: Mode, output: IO[str] | None) -> int:

@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Generator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +16,21 @@ from _pytest.assertion.rewrite import AssertionRewritingHook
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
+SHORT = {
+    "impl": {"action": "append", "default": [], "metavar": "IMPL",
+             "help": "implementation to judge: a registered name, file.py[:factory] or "
+             "package.module:factory; options follow after a comma (compiled,dtype=bfloat16); repeats"},
+    "milestone": {"action": "append", "default": [], "metavar": "M1", "help": "only this milestone; repeats"},
+    "criterion": {"action": "append", "default": [], "metavar": "M1.5",
+                  "help": "only this criterion; repeats"},
+}  # fmt: skip
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The short names are unlikely to collide; the rest carry a prefix."""
-    group = parser.getgroup("attest", "conformance of Transformer implementations")
-    add = group.addoption
-    add("--impl", action="append", default=[], metavar="IMPL",
-        help="implementation to judge: a registered name, file.py[:factory] or package.module:factory; "
-        "options follow after a comma (compiled,dtype=bfloat16); repeats")  # fmt: skip
-    add("--milestone", action="append", default=[], metavar="M1", help="only this milestone; repeats")
-    add("--criterion", action="append", default=[], metavar="M1.5", help="only this criterion; repeats")
+    """Every name carries a prefix: a project beside which Attest is installed may have options of its own."""
+    add = _group(parser).addoption
+    for name, settings in SHORT.items():
+        add(f"--attest-{name}", **settings)
     add("--attest-profile", default="standard", metavar="PROFILE", help="quick, standard (default) or deep")
     add("--attest-device", default="cpu", metavar="DEVICE", help="cpu (default) or cuda")
     add("--attest-dtype", default=None, metavar="DTYPE", help="judge in this dtype only")
@@ -32,24 +39,41 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add("--attest-report", default="", metavar="KINDS", help="also write html; 'none' writes no report")
     add("--attest-case", default=None, metavar="CASE", help="run this one case, as a report prints it")
     add("--attest-seconds", default="", metavar="N", help="time limit of one criterion, in seconds")
+    add("--attest-resume", action="store_true", help="judge only what a run that was stopped left out")
+    add("--attest-shard", default="", metavar="K/N", help="judge the K-th of N parts; see `attest merge`")
     add("--attest-events", default="", help=argparse.SUPPRESS)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_load_initial_conftests(parser: pytest.Parser) -> Generator[None, Any, Any]:
+    """The short names, where no conftest and no other plugin has taken them: conftests come after plugins."""
+    result = yield
+    for name, settings in SHORT.items():
+        with suppress(ValueError):
+            _group(parser).addoption(f"--{name}", dest=f"attest_{name}", **settings)
+    return result
+
+
+def _group(parser: pytest.Parser) -> Any:
+    return parser.getgroup("attest", "conformance of Transformer implementations")
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_cmdline_main(config: pytest.Config) -> Generator[None, Any, Any]:
     """One worker by default, so that a plugin that crashes costs only the criterion it was in."""
     option = config.option
-    if option.impl and config.pluginmanager.hasplugin("xdist") and not hasattr(config, "workerinput"):
+    if option.attest_impl and config.pluginmanager.hasplugin("xdist") and not hasattr(config, "workerinput"):
         debugging = option.collectonly or option.usepdb or getattr(option, "trace", False)
         if option.numprocesses is None and option.dist == "no" and not option.tx and not debugging:
             option.numprocesses = 1
         if option.numprocesses and option.dist == "no":
             option.dist = "worksteal"  # neighbours share graphs and trained models: each worker has a stretch
-        option.maxworkerrestart = "100000"  # xdist's default drops the rest of a run in silence
+        # xdist's default drops the rest of a run in silence; session.py gives up where each new one dies too.
+        option.maxworkerrestart = "100000"
     try:
         return (yield)
     except pytest.UsageError as error:
-        if not (option.impl or option.milestone or option.criterion):
+        if not (option.attest_impl or option.attest_milestone or option.attest_criterion):
             raise
         print(f"ERROR: {error}", file=sys.stderr)
         return 2  # pytest's own code would be 4
@@ -69,9 +93,9 @@ def _check_paths(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Plan the run on the controller, read the plan on a worker, and collect only criteria."""
-    if not config.option.impl:
+    if not config.option.attest_impl:
         for name in ("milestone", "criterion"):
-            if config.getoption(name):
+            if config.getoption(f"attest_{name}"):
                 raise pytest.UsageError(f"--{name} needs --impl=NAME; see `attest list`")
         return
     if getattr(config.option, "dist", "no") in ("loadgroup", "loadscope", "loadfile"):
@@ -81,6 +105,7 @@ def pytest_configure(config: pytest.Config) -> None:
     _check_paths(config)
     for name in THREADS:
         os.environ.setdefault(name, "1")
+    os.environ["PYTHONSAFEPATH"] = "1"  # a json.py in the working directory must not stop the workers
     from attest.running.session import Conformance
 
     conformance = (

@@ -1,18 +1,22 @@
-"""Import one plugin in a process of its own and print what it holds: a crash here costs nothing else."""
+"""Import one plugin in a process of its own and write down what it holds: a crash here costs nothing else."""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from typing import Any
 
 from attest.contract import Milestone
 from attest.milestone_registry import PARTS, bring_milestones, check_parts
-from attest.registry import BrokenPlugin, UsageError, load, offered, parse_request, printable
+from attest.registry import BrokenPlugin, UsageError, load, offered, parse_request, printable, sentence
 
 
-def main(text: str) -> None:
-    """Print one line of JSON: what each implementation offers, or why the plugin is broken."""
+def main(text: str, answer: int) -> None:
+    """Write JSON into this file descriptor: what each implementation offers, or why the plugin is broken.
+
+    Standard output is the plugin's: it may print what it likes, in any encoding, and close it.
+    """
     found: list[dict[str, Any]] = []
     milestones: list[dict[str, Any]] = []
     broken = ""
@@ -30,7 +34,10 @@ def main(text: str) -> None:
             )
     except (BrokenPlugin, UsageError) as error:
         broken = str(error)
-    print("\nattest-probe " + json.dumps({"found": found, "milestones": milestones, "broken": broken}))
+    except Exception as error:
+        broken = f"{printable(text)}: asking what it offers raised {sentence(error)}"
+    with os.fdopen(answer, "w", encoding="utf-8") as file:
+        json.dump({"found": found, "milestones": milestones, "broken": broken}, file)
 
 
 def _sent(milestone: Milestone) -> dict[str, Any]:
@@ -49,4 +56,4 @@ def _described(implementation: Any) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], int(sys.argv[2]))

@@ -15,14 +15,16 @@ from pathlib import Path
 from typing import Any
 
 from attest.contract import Milestone
+from attest.declared import DTYPES
 from attest.judging.property import load_properties, parse_drawn
 from attest.machine import cuda_available
 from attest.records.plan import Target, bring
 from attest.registry import NAME_RULE, Request, UsageError, parse_request, printable, registered
+from attest.running.processes import end_group
 from attest.spec import Criterion, Spec
 
 PROBE_SECONDS = 120
-DTYPES = ("float32", "float64", "bfloat16", "float16")
+MOST_ANSWER = 2**20  # bytes a plugin may take to say what it holds
 PROFILES = ("quick", "standard", "deep")
 
 
@@ -74,6 +76,7 @@ def _targets(request: Request, dtype: str | None, device: str) -> list[Target]:
             own_device,
             answer.broken,
             answer.milestones,
+            str(Path(request.target).resolve()) if request.is_file else "",
         )
         for name in [f["name"] for f in answer.found] or [_stem(request)]
     ]
@@ -85,8 +88,8 @@ def check_reports(text: str, labels: Iterable[str]) -> Path:
         raise UsageError("reports='' names no directory; use for example reports")
     home = Path(text).resolve()
     for label in labels:
-        there = next(p for p in (home / label, *(home / label).parents) if p.exists())
         try:
+            there = next(p for p in (home / label, *(home / label).parents) if p.exists())
             with tempfile.TemporaryFile(dir=there):
                 pass
         except OSError as error:
@@ -140,22 +143,45 @@ class Answer:
 
 def ask(request: Request) -> Answer:
     """Import the plugin in a process of its own: one that exits, crashes or hangs costs nothing else."""
-    command = [sys.executable, "-m", "attest.running.probe", request.text]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     target = printable(request.target)
+    with tempfile.TemporaryFile() as answer:
+        # -P: a file of the working directory called json.py must not stand in for Python's own module.
+        command = [sys.executable, "-P", "-m", "attest.running.probe", request.text, str(answer.fileno())]
+        code = _ended(command, answer.fileno())
+        if code is None:
+            return Answer(broken=f"{target}: importing it took over {PROBE_SECONDS} s")
+        answer.seek(0)
+        text = answer.read(MOST_ANSWER)
     try:
-        probe = subprocess.run(
-            command, capture_output=True, text=True, timeout=PROBE_SECONDS, env=environment, check=False
-        )
-    except subprocess.TimeoutExpired:
-        return Answer(broken=f"{target}: importing it took over {PROBE_SECONDS} s")
-    lines = [line for line in probe.stdout.splitlines() if line.startswith("attest-probe ")]
-    if not lines:
-        how = f"signal {-probe.returncode}" if probe.returncode < 0 else f"exit code {probe.returncode}"
+        return _read(json.loads(text))
+    except (ValueError, KeyError, TypeError):
+        how = f"signal {-code}" if code < 0 else f"exit code {code}"
         return Answer(broken=f"{target}: importing it ended the process ({how})")
-    answer = json.loads(lines[-1].removeprefix("attest-probe "))
+
+
+def _ended(command: Sequence[str], answer: int) -> int | None:
+    """The exit code of a probe, None where it took too long; nothing that it started lives on."""
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        pass_fds=[answer],
+        start_new_session=True,
+    )
+    try:
+        return process.wait(PROBE_SECONDS)
+    except subprocess.TimeoutExpired:
+        return None
+    finally:
+        end_group(process)
+
+
+def _read(answer: Any) -> Answer:
     milestones = tuple(Milestone(**given) for given in answer["milestones"])
-    return Answer(tuple(answer["found"]), answer["broken"], milestones)
+    found = tuple({**one, "name": str(one["name"])} for one in answer["found"])
+    return Answer(found, str(answer["broken"]), milestones)
 
 
 def _answer(request: Request) -> Answer:

@@ -4,28 +4,34 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import shutil
+import signal
 import sys
-import tempfile
-from importlib.util import find_spec
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
 import pytest
 
-from attest.records.plan import Plan, added
+from attest.records.plan import Plan
 from attest.records.record import ERROR, FAIL, KNOWN, NOT_OFFERED, NOT_RUN, PASS, THIN, Record
 from attest.records.verdicts import exit_code, with_blocks
-from attest.registry import UsageError, printable
-from attest.running import timer
-from attest.running.items import PROPERTY, CriteriaFile, CriterionItem
-from attest.running.selection import PROFILES, check_case, check_reports, select, targets
-from attest.spec import Spec, SpecError, load_spec
+from attest.registry import UsageError, sentence
+from attest.running.isolation import ended_by
+from attest.running.items import PROPERTY, CriteriaFile, CriterionItem, end_judging
+from attest.running.kept_records import KeptRecords
+from attest.running.one_criterion import blank_record
+from attest.running.planning import planned
+from attest.running.stopping import stop_on_signals, stop_without_reader
+from attest.spec import Spec, SpecError
 
 LETTERS = {PASS: ".", FAIL: "F", ERROR: "E", THIN: "t", KNOWN: "k", NOT_OFFERED: "-", NOT_RUN: "n"}
 CRASHED: Any = "???"  # what xdist calls the phase in which a worker died
 COLOURS = {PASS: "green", FAIL: "red", ERROR: "red", THIN: "yellow", KNOWN: "yellow"}
+CATEGORIES = {PASS: "passed", FAIL: "failed", ERROR: "failed", NOT_OFFERED: "skipped", NOT_RUN: "skipped"}
+WHOLE = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED)
+MOST_DEATHS = 8  # workers that die one after the other without a record in between; then the run is hopeless
 
 
 class Conformance:
@@ -37,7 +43,11 @@ class Conformance:
         self.worker = worker
         self.anchor = spec.milestones[0].file  # pytest must be given some file that is there
         self.records: dict[tuple[str, str], Record] = {}
+        self.troubles: list[str] = []  # what went wrong with the run itself: each makes it exit code 3
+        self._kept: dict[str, KeptRecords] = {}
         self._exits: dict[str, str] = {}
+        self._deaths = 0
+        self._workers: list[Any] = []
         self._events: IO[str] | None = None
 
     @classmethod
@@ -45,64 +55,72 @@ class Conformance:
         """Decide what runs; bad input is a usage error."""
         option = config.option
         try:
-            if option.attest_profile not in PROFILES:
-                raise UsageError(
-                    f"profile={option.attest_profile!r} is unknown; use one of {', '.join(PROFILES)}"
-                )
-            if option.attest_report not in ("", "html", "none"):
-                raise UsageError(f"report={option.attest_report!r} is unknown; use html or none")
-            if option.attest_report == "html" and find_spec("jinja2") is None:
-                raise UsageError("report='html' needs jinja2; install attest-transformers[report]")
-            found, refused = targets(option.impl, dtype=option.attest_dtype, device=option.attest_device)
-            spec = load_spec(added(found))
-            criteria, unknown = select(spec, option.milestone, option.criterion)
-            refused += unknown
-            if not found or not criteria:
-                raise UsageError("\nERROR: ".join(refused))
-            seed, seconds = _seed(option.attest_seed), _seconds(option.attest_seconds)
-            if option.attest_case is not None:
-                check_case(option.attest_case, criteria, found)
-            reports = check_reports(option.attest_reports, [t.label for t in found])
+            plan, spec = planned(option)
+            conformance = cls(plan, spec, worker=False)
+            config.add_cleanup(conformance.let_go)
+            if plan.reports and not option.collectonly:
+                conformance._hold(resume=option.attest_resume)
         except (UsageError, SpecError) as error:
             raise pytest.UsageError(str(error)) from None
-        plan = Plan(
-            targets=found,
-            criteria=tuple(c.id for c in criteria),
-            profile=option.attest_profile,
-            seed=seed,
-            reports=str(reports),
-            shared=tempfile.mkdtemp(prefix="attest-"),
-            case=option.attest_case,
-            asked=bool(option.milestone or option.criterion),
-            seconds=seconds,
-            refused=tuple(refused),
-        )
-        conformance = cls(plan, spec, worker=False)
-        for sentence in refused:
-            print(f"ERROR: {sentence}", file=sys.stderr)
-        if option.attest_events:
-            conformance._events = os.fdopen(int(option.attest_events), "w", encoding="utf-8")
-            titles = {m.id: f"{m.id} {m.title}" for m in spec.milestones}
-            conformance.tell(labels=[t.label for t in found], criteria=plan.criteria, titles=titles)
+        for refusal in plan.refused:
+            print(f"ERROR: {refusal}", file=sys.stderr)
+        config.add_cleanup(stop_on_signals())
+        conformance._begin_events(option.attest_events)
         return conformance
 
     @classmethod
     def on_worker(cls, config: pytest.Config) -> Conformance:
-        """The controller's plan."""
+        """The controller's plan. Only the controller listens to Ctrl-C, and ends its workers."""
         workerinput: dict[str, Any] = config.workerinput  # type: ignore[attr-defined]
         plan = Plan.from_json(workerinput["attest"])
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
         return cls(plan, plan.spec, worker=True)
+
+    def _hold(self, *, resume: bool) -> None:
+        """Take the directories of the reports for this run, with what an earlier one has judged."""
+        plan = self.plan_of_run
+        earlier: dict[str, list[Record]] = {}
+        for target in plan.targets:
+            kept = KeptRecords(target, plan, self.spec)
+            kept.hold()
+            self._kept[target.label] = kept
+            earlier[target.label] = kept.earlier(plan.chosen(target.label), self.spec) if resume else []
+        for label, records in earlier.items():
+            self._kept[label].begin(records)
+            self.records |= {(label, record.criterion): record for record in records}
+        self.plan_of_run = replace(plan, done=tuple(self.records))
+
+    def let_go(self) -> None:
+        """Whatever becomes of the run: no lock stays, and no temporary directory."""
+        for kept in self._kept.values():
+            kept.release()
+        shutil.rmtree(self.plan_of_run.shared, ignore_errors=True)
+
+    def _begin_events(self, descriptor: str) -> None:
+        if not descriptor:
+            return
+        self._events = os.fdopen(int(descriptor), "w", encoding="utf-8")
+        stop_without_reader(int(descriptor))
+        plan = self.plan_of_run
+        titles = {m.id: f"{m.id} {m.title}" for m in self.spec.milestones}
+        self.tell(labels=[t.label for t in plan.targets], criteria=plan.criteria, titles=titles)
+        for record in self.records.values():
+            self.tell(record=record.to_json(), failure=[])
 
     def tell(self, **event: Any) -> None:
         """Write one line for `attest run`, which follows this process."""
         if self._events is not None:
-            self._events.write(json.dumps(event) + "\n")
-            self._events.flush()
+            try:
+                self._events.write(json.dumps(event) + "\n")
+                self._events.flush()
+            except OSError:  # it is gone, and stop_without_reader ends this run
+                self._events = None
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
         """Send the plan to a worker."""
         node.workerinput["attest"] = self.plan_of_run.to_json()
+        self._workers.append(node)
 
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
         """The one file of a conformance run."""
@@ -112,21 +130,15 @@ class Conformance:
         collector.plan, collector.spec = self.plan_of_run, self.spec
         return collector
 
-    @pytest.hookimpl(tryfirst=True)
+    @pytest.hookimpl(tryfirst=True, optionalhook=True)
     def pytest_timeout_set_timer(self, item: pytest.Item, settings: Any) -> bool | None:
-        """Our timer in place of pytest-timeout's, which Hypothesis swallows."""
-        if not isinstance(item, CriterionItem):
-            return None
-        timer.set_timer(settings.timeout, item.name)
-        return True
+        """A time limit that a project has for its tests is none for criteria: they have their own."""
+        return True if isinstance(item, CriterionItem) else None
 
-    @pytest.hookimpl(tryfirst=True)
+    @pytest.hookimpl(tryfirst=True, optionalhook=True)
     def pytest_timeout_cancel_timer(self, item: pytest.Item) -> bool | None:
-        """Stop it."""
-        if not isinstance(item, CriterionItem):
-            return None
-        timer.cancel_timer()
-        return True
+        """Nothing was set."""
+        return True if isinstance(item, CriterionItem) else None
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -135,48 +147,50 @@ class Conformance:
             return
         text = dict(report.user_properties).get(PROPERTY)
         record = Record.from_json(str(text)) if text else self._lost(report)
+        try:
+            if record.implementation in self._kept:
+                self._kept[record.implementation].keep(record)
+        except OSError as error:
+            self._trouble(f"the records of {record.implementation} cannot be kept ({sentence(error)})")
         self.records[record.implementation, record.criterion] = record
-        directory = Path(self.plan_of_run.reports) / record.implementation
-        directory.mkdir(parents=True, exist_ok=True)
-        first = len([1 for i, _ in self.records if i == record.implementation]) == 1
-        with (directory / "records.jsonl").open("w" if first else "a", encoding="utf-8") as file:
-            file.write(record.to_json() + "\n")
+        self._deaths = 0 if report.when == "call" else self._deaths
         if self._events is not None:
             self.tell(record=record.to_json(), failure=self._failure_text(record))
 
+    def _trouble(self, text: str) -> None:
+        if text not in self.troubles:
+            self.troubles.append(text)
+
     def _lost(self, report: pytest.TestReport) -> Record:
         id, _, label = report.nodeid.rpartition("::")[2].partition("[")
-        criterion = self.spec.by_id[id]
+        target = next(t for t in self.plan_of_run.targets if t.label == label.removesuffix("]"))
+        blank = blank_record(self.spec.by_id[id], target, self.plan_of_run, self.spec)
         how = self._exits.get(str(getattr(getattr(report, "node", None), "gateway", "")), "ended the process")
-        if report.when != CRASHED:
-            how = "gave no record"
-        return Record(
-            label.removesuffix("]"),
-            id,
-            criterion.milestone,
-            criterion.level,
-            reason=f"the implementation {how}",
-            text_hash=criterion.text_hash,
-            spec_version=self.spec.version,
-            profile=self.plan_of_run.profile,
-        )
+        return blank.but(reason=f"the implementation {how if report.when == CRASHED else 'gave no record'}")
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: object) -> None:
-        """Note how a worker ended, as far as xdist lets one know."""
-        try:
-            code = node.gateway._io.popen.wait(timeout=5)
-        except Exception:
+        """Note how a worker ended, as far as xdist lets one know; give up where each new one dies too."""
+        with suppress(Exception):
+            self._exits[str(node.gateway)] = ended_by(node.gateway._io.popen.wait(timeout=5))
+        if error is None:
             return
-        if code == timer.EXIT_CODE:
-            how = "did not finish and could not be interrupted"
-        else:
-            how = (
-                f"ended the process by signal {-code}"
-                if code < 0
-                else f"ended the process with exit code {code}"
-            )
-        self._exits[str(node.gateway)] = how
+        self._deaths += 1
+        if self._deaths >= MOST_DEATHS:
+            how = self._exits.get(str(node.gateway), "ended")
+            self._trouble(f"{self._deaths} worker processes died without judging anything; the last {how}")
+            pytest.exit(self.troubles[-1], returncode=3)
+
+    def pytest_internalerror(self, excrepr: object) -> None:
+        """pytest goes on to set an exit code of its own; ours then says that the harness failed."""
+        self._trouble("pytest met an internal error")
+
+    def pytest_keyboard_interrupt(self, excinfo: object) -> None:
+        """End the workers at once: xdist would wait for the criteria they are in."""
+        end_judging()
+        for node in self._workers:
+            with suppress(Exception):
+                node.gateway._io.popen.terminate()
 
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, Any] | None:
         """Letters and words of our verdicts."""
@@ -189,19 +203,13 @@ class Conformance:
         word: Any = verdict.upper()
         if verdict in COLOURS:
             word = (word, {COLOURS[verdict]: True})
-        category = {
-            PASS: "passed",
-            FAIL: "failed",
-            ERROR: "failed",
-            NOT_OFFERED: "skipped",
-            NOT_RUN: "skipped",
-        }
-        return category.get(verdict, verdict), LETTERS[verdict], word
+        return CATEGORIES.get(verdict, verdict), LETTERS[verdict], word
 
     @property
     def missing(self) -> list[str]:
         """Pairs of the plan without a record."""
-        wanted = [(t.label, c) for t in self.plan_of_run.targets for c in self.plan_of_run.criteria]
+        plan = self.plan_of_run
+        wanted = [(t.label, c) for t in plan.targets for c in plan.chosen(t.label)]
         return [f"{c}[{label}]" for label, c in wanted if (label, c) not in self.records]
 
     def by_implementation(self) -> dict[str, list[Record]]:
@@ -216,26 +224,27 @@ class Conformance:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
-        """Write the reports and set the exit code."""
+        """Write the reports, of a run that was stopped too, and set the exit code."""
+        end_judging()
         if self.worker or session.config.option.collectonly:
             return
-        shutil.rmtree(self.plan_of_run.shared, ignore_errors=True)
-        if exitstatus == pytest.ExitCode.INTERRUPTED:
-            session.exitstatus = 3  # pytest's 2 would say that the command is wrong
-            return
-        from attest.report.writing import write_reports
-
-        if session.config.option.attest_report != "none":
-            write_reports(
-                self.by_implementation(),
-                self.spec,
-                Path(self.plan_of_run.reports),
-                html="html" in session.config.option.attest_report,
-                plan=self.plan_of_run,
-            )
+        if self.plan_of_run.reports:
+            self._write(html="html" in session.config.option.attest_report)
         every = [r for records in self.by_implementation().values() for r in records]
         code = exit_code(every, asked=self.plan_of_run.asked, missing=self.missing)
+        if exitstatus not in WHOLE or self.troubles:
+            code = 3
         session.exitstatus = 2 if code < 2 and self.plan_of_run.refused else code
+
+    def _write(self, *, html: bool) -> None:
+        from attest.report.writing import ReportsNotWritten, write_reports
+
+        home = Path(self.plan_of_run.reports)
+        try:
+            write_reports(self.by_implementation(), self.spec, home, html=html, plan=self.plan_of_run)
+        except ReportsNotWritten as error:
+            for text in error.sentences:
+                self._trouble(text)
 
     def pytest_terminal_summary(self, terminalreporter: Any, config: pytest.Config) -> None:
         """Verdicts by milestone and what to do next."""
@@ -244,20 +253,30 @@ class Conformance:
         if config.option.collectonly:
             self.tell(exit=0, summary=[], reports=[])
             return
-        from attest.report.terminal import summary_lines
-
-        lines = list(summary_lines(self.by_implementation(), self.spec, self.plan_of_run, self.missing))
-        lines += [f"  left out       {sentence}" for sentence in self.plan_of_run.refused]
+        lines = self._summary()
         terminalreporter.section("conformance", sep="=")
         for line in lines:
             terminalreporter.write_line(line)
         self.tell(exit=int(terminalreporter._session.exitstatus), summary=lines, reports=self._documents())
 
+    def _summary(self) -> list[str]:
+        from attest.report.terminal import summary_lines
+
+        try:
+            lines = list(summary_lines(self.by_implementation(), self.spec, self.plan_of_run, self.missing))
+        except Exception as error:
+            self._trouble(f"the summary cannot be made ({sentence(error)})")
+            lines = []
+        lines += [f"  left out       {refusal}" for refusal in self.plan_of_run.refused]
+        return lines + [f"  ERROR          {trouble}" for trouble in self.troubles]
+
     def _documents(self) -> list[dict[str, Any]]:
         from attest.report.document import report_document
 
         found = self.by_implementation()
-        return [report_document(label, found[label], self.spec, self.plan_of_run) for label in found]
+        with suppress(Exception):  # said when the report was written
+            return [report_document(label, found[label], self.spec, self.plan_of_run) for label in found]
+        return []
 
     def _failure_text(self, record: Record) -> list[str]:
         if record.verdict not in (FAIL, ERROR):
@@ -267,21 +286,3 @@ class Conformance:
 
         document = report_document(record.implementation, [record], self.spec, self.plan_of_run)
         return [line for m in document["milestones"] for row in m["criteria"] for line in failure_lines(row)]
-
-
-def _seconds(text: str) -> float | None:
-    try:
-        seconds = float(text) if text else None
-    except ValueError:
-        seconds = -1.0
-    if seconds is not None and not 0 < seconds < 1e6:
-        raise UsageError(f"seconds={printable(text)!r} is no time limit; give a number of seconds above 0")
-    return seconds
-
-
-def _seed(text: str) -> int:
-    if text == "random":
-        return random.SystemRandom().randrange(2**32)
-    if not (text.isascii() and text.isdecimal()):
-        raise UsageError(f"seed={text!r} is not a whole number from 0; use a number or random")
-    return int(text)

@@ -9,21 +9,19 @@ torch.backends.cuda.matmul.allow_tf32 outside if 10 bits of mantissa are enough)
 
 from __future__ import annotations
 
-import getpass
 import os
-import tempfile
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from types import FunctionType
 from typing import Any
 
+from .cache_directory import private_directory
+
 # Shared by the workers of a run and kept between runs: a second run compiles nothing.
-os.environ.setdefault(
-    "TORCHINDUCTOR_CACHE_DIR", str(Path(tempfile.gettempdir()) / f"attest-inductor-{getpass.getuser()}")
-)
+if "TORCHINDUCTOR_CACHE_DIR" not in os.environ:
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = private_directory()
 
 import torch
 import torch._functorch.config

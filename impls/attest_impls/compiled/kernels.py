@@ -79,7 +79,7 @@ class Kernel(CodeCacheFuture):
         if self.name in _loaded or not self.note.exists():
             return
         path = Path(self.note.read_text(encoding="utf-8"))
-        if path.exists():
+        if path.exists() and path.resolve().is_relative_to(Path(cache_dir()).resolve()):
             _load(_Files._load_library(str(path), path.stem))
 
     @property

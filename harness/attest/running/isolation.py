@@ -1,0 +1,130 @@
+"""Judge an implementation in a process of its own, which is ended when it hangs and replaced when it dies."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from typing import Any
+
+from attest.records.plan import Plan, Target
+from attest.records.record import Record
+from attest.running import timer
+from attest.running.one_criterion import blank_record, time_limit
+from attest.running.processes import end_group
+from attest.spec import Criterion, Spec
+
+START_SECONDS = 120.0  # to import numpy, Hypothesis and the criteria on a machine that has other things to do
+LOOK_SECONDS = 0.5  # between two looks at whether the run was stopped
+MOST_BYTES = 2**26  # of one answer
+
+
+class Ended(Exception):
+    """The process gave no answer; the text says what became of it."""
+
+
+class Isolation:
+    """The process that judges the criteria of one implementation; started when it is first asked."""
+
+    def __init__(self, plan: Plan, spec: Spec, target: Target) -> None:
+        self.plan, self.spec, self.target = plan, spec, target
+        self._process: subprocess.Popen[bytes] | None = None
+        self._questions = self._answers = -1
+        self._unread = b""
+
+    def judge(self, criterion: Criterion) -> Record:
+        """The record of a criterion; an error where the process ends or has to be ended."""
+        blank = blank_record(criterion, self.target, self.plan, self.spec)
+        try:
+            self._start()
+        except Ended as error:
+            self.close()
+            return blank.but(reason=f"the process that judges did not start: it {error}", internal=True)
+        try:
+            return self._asked(criterion)
+        except Ended as error:
+            self.close()
+            return blank.but(reason=f"the implementation {error}")
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """End the process, and what it started."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        for descriptor in (self._questions, self._answers):
+            os.close(descriptor)
+        end_group(process)
+
+    def _start(self) -> None:
+        if self._process is not None:
+            return
+        theirs_in, self._questions = os.pipe()
+        self._answers, theirs_out = os.pipe()
+        command = [sys.executable, "-P", "-m", "attest.running.isolated", str(theirs_in), str(theirs_out)]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, pass_fds=[theirs_in, theirs_out], start_new_session=True
+        )
+        os.close(theirs_in)
+        os.close(theirs_out)
+        self._unread = b""
+        start = {"path": sys.path, "plan": self.plan.to_json(), "label": self.target.label}
+        self._say(json.dumps(start))
+        self._heard(time.monotonic() + START_SECONDS)
+
+    def _asked(self, criterion: Criterion) -> Record:
+        self._say(criterion.id)
+        limit = time_limit(criterion, self.plan)
+        while True:
+            answer = self._heard(time.monotonic() + limit + timer.GRACE)
+            if "record" not in answer:
+                limit = float(answer.get("limit", limit))
+                continue
+            try:
+                record = Record.from_json(str(answer["record"]))
+            except (ValueError, TypeError, KeyError):
+                raise Ended("wrote into the records") from None
+            if (record.implementation, record.criterion) != (self.target.label, criterion.id):
+                raise Ended("answered for another criterion")
+            return record
+
+    def _say(self, line: str) -> None:
+        with suppress(BrokenPipeError):  # it died; reading tells how
+            os.write(self._questions, f"{line}\n".encode())
+
+    def _heard(self, deadline: float) -> dict[str, Any]:
+        """The next line it says, read in steps short enough for a signal to this process to be heard."""
+        while b"\n" not in self._unread:
+            if time.monotonic() > deadline:
+                raise Ended("did not finish and could not be interrupted")
+            if not select.select([self._answers], [], [], LOOK_SECONDS)[0]:
+                continue
+            part = os.read(self._answers, 2**16)
+            self._unread += part
+            if not part or len(self._unread) > MOST_BYTES:
+                raise Ended(self._how() if not part else "wrote more than a record")
+        line, _, self._unread = self._unread.partition(b"\n")
+        try:
+            answer: dict[str, Any] = json.loads(line)
+            return {**answer}
+        except (ValueError, TypeError):
+            raise Ended("wrote into the records") from None
+
+    def _how(self) -> str:
+        assert self._process is not None
+        try:
+            code = self._process.wait(5)
+        except subprocess.TimeoutExpired:
+            return "closed the pipe of the records"
+        return ended_by(code)
+
+
+def ended_by(code: int) -> str:
+    """An exit code in words."""
+    return f"ended the process by signal {-code}" if code < 0 else f"ended the process with exit code {code}"

@@ -1,0 +1,186 @@
+"""records.jsonl: every record as it comes, under a lock, so that a run that was stopped can be resumed.
+
+The first line says what the records depend on. A run that is resumed must agree in all of it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import importlib.util
+import json
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any
+
+from attest.records.plan import Plan, Target
+from attest.records.record import VERDICTS, Record
+from attest.registry import UsageError, printable, registered
+from attest.spec import Spec
+
+RECORDS, LOCK = "records.jsonl", "run.lock"
+MOST_BYTES = 2**30  # of a file that is read to resume a run
+_WORDS = {
+    "spec_version": "the spec",
+    "profile": "the profile",
+    "seed": "the seed",
+    "dtype": "the dtype",
+    "device": "the device",
+    "case": "the case",
+    "implementation": "the code of the implementation",
+}
+
+
+class KeptRecords:
+    """The records of one implementation on disk, held by this run alone."""
+
+    def __init__(self, target: Target, plan: Plan, spec: Spec) -> None:
+        self.home = Path(plan.reports) / target.label
+        self.settings = settings_of(target, plan, spec)
+        self._lock: IO[str] | None = None
+        self._file: IO[str] | None = None
+
+    def hold(self) -> None:
+        """Take the lock and see that the file can be written; UsageError where one of them cannot be had."""
+        try:
+            self.home.mkdir(parents=True, exist_ok=True)
+            self._lock = _held(self.home / LOCK)
+            self._file = _opened(self.home / RECORDS)
+        except OSError as error:
+            self.release()
+            raise UsageError(
+                f"reports={printable(str(self.home))} cannot be written ({error.strerror}); "
+                "choose another directory with --reports"
+            ) from None
+
+    def begin(self, earlier: list[Record]) -> None:
+        """Start the file anew with what an earlier run has judged."""
+        assert self._file is not None
+        self._file.seek(0)
+        self._file.truncate()
+        self._file.write(json.dumps({"settings": self.settings}, sort_keys=True) + "\n")
+        for record in earlier:
+            self._file.write(record.to_json() + "\n")
+        self._file.flush()
+
+    def keep(self, record: Record) -> None:
+        """Append one record; it is on its way to the disk when this returns."""
+        assert self._file is not None
+        self._file.write(record.to_json() + "\n")
+        self._file.flush()
+
+    def release(self) -> None:
+        """Let go of both files."""
+        for file in (self._file, self._lock):
+            if file is not None:
+                with suppress(OSError):  # a full disk was complained of when it was met
+                    file.close()
+        if self._lock is not None:
+            (self.home / LOCK).unlink(missing_ok=True)
+        self._file = self._lock = None
+
+    def earlier(self, wanted: tuple[str, ...], spec: Spec) -> list[Record]:
+        """The records of a run that was stopped; UsageError where they do not belong to this one."""
+        assert self._file is not None
+        self._file.seek(0)
+        lines = self._file.read(MOST_BYTES).splitlines()
+        if not lines:
+            return []
+        self._check_settings(lines[0])
+        found = {r.criterion: r for r in _records(lines[1:], self.home.name, spec)}
+        # A fault of ours is judged again; so is a criterion whose text has changed.
+        return [found[id] for id in wanted if id in found and not found[id].internal]
+
+    def _check_settings(self, line: str) -> None:
+        there = printable(str(self.home / RECORDS))
+        try:
+            settings = dict(json.loads(line)["settings"])
+        except (ValueError, KeyError, TypeError):
+            raise UsageError(
+                f"{there} does not say what its run was asked for; run again without --resume"
+            ) from None
+        for name, word in _WORDS.items():
+            if settings.get(name) != self.settings[name]:
+                was, now = (printable(str(s.get(name)))[:40] for s in (settings, self.settings))
+                raise UsageError(
+                    f"{there} cannot be resumed: {word} was {was} and is {now}; run again without --resume"
+                )
+
+
+def settings_of(target: Target, plan: Plan, spec: Spec) -> dict[str, Any]:
+    """What the records of an implementation depend on."""
+    return {
+        "spec_version": spec.version,
+        "profile": plan.profile,
+        "seed": plan.seed,
+        "dtype": target.dtype,
+        "device": target.device,
+        "case": plan.case,
+        "implementation": _hash_of(target),
+    }
+
+
+def _hash_of(target: Target) -> str:
+    """Sixteen hex digits of the file that was asked for, or of the package that has the module."""
+    digest = hashlib.blake2b(target.request.partition(",")[2].encode(), digest_size=8)
+    for path in _sources(target):
+        with suppress(OSError):
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def _sources(target: Target) -> Iterator[Path]:
+    if target.path:
+        yield Path(target.path)
+        return
+    request = target.loading()
+    module = registered()[request.target].module if request.is_registered else request.target
+    with suppress(ImportError, ValueError):
+        found = importlib.util.find_spec(module)
+        for folder in (found.submodule_search_locations or ()) if found else ():
+            yield from sorted(Path(folder).rglob("*.py"))
+        if found and found.origin and not found.submodule_search_locations:
+            yield Path(found.origin)
+
+
+def _records(lines: list[str], label: str, spec: Spec) -> Iterator[Record]:
+    """Those that are whole and of this implementation; the last line may have been cut short."""
+    for line in lines:
+        with suppress(ValueError, KeyError, TypeError, AttributeError):
+            record = Record.from_json(line)
+            known = record.criterion in spec.by_id and record.verdict in VERDICTS
+            if known and record.implementation == label:
+                yield record
+
+
+def _held(path: Path) -> IO[str]:
+    """The lock file with this process's number in it. The lock of a process that is gone holds nobody up."""
+    while True:
+        file = _opened(path)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            owner = printable(file.read(20).strip()) or "unknown"
+            file.close()
+            raise UsageError(
+                f"reports={printable(str(path.parent))} is in use by another run (process {owner}); "
+                "wait for it or choose another directory with --reports"
+            ) from None
+        if path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat()):
+            file.truncate(0)
+            file.write(f"{os.getpid()}\n")
+            file.flush()
+            return file
+        file.close()  # its owner took it away between our opening and locking it
+
+
+def _opened(path: Path) -> IO[str]:
+    """A plain file for reading and writing: no link is followed, no pipe is waited for."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(0, f"{path.name} is no plain file")
+    return os.fdopen(descriptor, "r+", encoding="utf-8", errors="replace")

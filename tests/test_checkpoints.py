@@ -1,0 +1,92 @@
+"""A checkpoint is data: whoever wrote it, reading it runs nothing and fails with one sentence."""
+
+import json
+import zipfile
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from attest.cli import cli
+from attest.contract import Config
+from attest.trained.models import read_model, write_model
+
+
+@pytest.fixture
+def saved(tmp_path):
+    """A directory with a model that can be read."""
+    write_model(tmp_path / "m", "numpy_scratch", "copy", Config(d_model=8), {"w": np.zeros(2, np.float32)})
+    return tmp_path / "m"
+
+
+def change(saved, **changes):
+    about = json.loads((saved / "model.json").read_text())
+    (saved / "model.json").write_text(json.dumps(about | changes))
+
+
+def test_a_checkpoint_cannot_name_code(saved, tmp_path):
+    evil = tmp_path / "payload.py"
+    evil.write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\ndef attest_implementations(): return []")
+    for name in (str(evil), "payload:make", "os:getcwd"):
+        change(saved, implementation=name)
+        result = CliRunner().invoke(cli, ["generate", "--checkpoint", str(saved), "3 1 4"])
+        assert result.exit_code == 2
+        assert "which is not registered; say with --impl who generates" in result.output
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"config": {"d_model": [8]}},
+        {"config": {"d_model": "8"}},
+        {"config": {"d_model": True}},
+        {"config": {"dropout": float("inf")}},
+        {"config": {"no_such_field": 1}},
+        {"config": {"options": [["a", ["b"]]]}},
+        {"config": {"options": 7}},
+        {"config": None},
+        {"task": "no task"},
+        {"task": ["copy"]},
+        {"implementation": 7},
+    ],
+)
+def test_wrong_kinds_are_refused_in_one_sentence(saved, changes):
+    change(saved, **changes)
+    with pytest.raises(ValueError, match=r"cannot be read \(.*\); train again") as caught:
+        read_model(saved)
+    assert "\n" not in str(caught.value)
+
+
+def header_of(text: bytes) -> bytes:
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"no zip",
+        b"PK\x03\x04 cut short",
+        header_of(b"{'descr': '<f4', 'fortran_order': False, 'shape': (2**62,)}\n"),
+        header_of(b"{'descr': '<f4', 'shape': ((((((((\n"),
+        header_of(b"{'descr': '|O', 'fortran_order': False, 'shape': (1,)}\n"),
+        header_of(b"{'descr': '<f4', 'fortran_order': False, 'shape': (4000000000000,)}\n"),
+    ],
+)
+@pytest.mark.parametrize("inside", [False, True])
+def test_broken_parameters_are_refused_in_one_sentence(saved, content, inside):
+    path = saved / "parameters.npz"
+    if inside:
+        with zipfile.ZipFile(path, "w") as held:
+            held.writestr("w.npy", content)
+    else:
+        path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"cannot be read \(.*\); train again"):
+        read_model(saved)
+
+
+def test_a_beam_of_any_width_is_refused_before_it_runs(saved):
+    result = CliRunner().invoke(cli, ["generate", "--checkpoint", str(saved), "3 1 4", "--width", "99999"])
+    assert result.exit_code == 2
+    assert "width=99999 takes minutes; use at most 1024" in result.output

@@ -1,0 +1,174 @@
+"""An implementation is judged in a process of its own: what it does there, it does to itself."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from attest.records.plan import Plan, Target
+from attest.registry import sentence
+from attest.running import isolation, timer
+from attest.running.isolation import Isolation
+from attest.spec import load_spec
+
+CAUSAL = "M1.5a"
+SPEC = load_spec()
+BODY = """
+import os, sys, threading, time
+import numpy as np
+
+class Mute(Exception):
+    def __str__(self):
+        raise RuntimeError
+
+class Mine:
+    name = "mine"
+    def causal_mask(self, T, S):
+        {body}
+        return np.tri(T, S, S - T, dtype=bool)
+
+def attest_implementations():
+    return [Mine()]
+"""
+
+
+@pytest.fixture
+def judged(tmp_path):
+    """Judge an implementation with this body; the record, and the Isolation that is still open."""
+    opened = []
+
+    def judge(body: str, *, seconds: float = 20.0, criterion: str = CAUSAL):
+        path = tmp_path / "mine.py"
+        path.write_text(BODY.format(body=body))
+        target = Target("mine", "mine.py", "mine", path=str(path))
+        plan = Plan((target,), (criterion,), profile="quick", reports="", seconds=seconds)
+        process = Isolation(plan, SPEC, target)
+        opened.append(process)
+        return process.judge(SPEC.by_id[criterion]), process
+
+    yield judge
+    for process in opened:
+        process.close()
+
+
+def test_a_loop_in_c_that_keeps_the_interpreter_is_ended(judged, monkeypatch):
+    monkeypatch.setattr(timer, "GRACE", 1.0)
+    record, _ = judged("import itertools; sum(itertools.repeat(1))", seconds=1.0)
+    assert record.verdict == "error"
+    assert record.reason == "the implementation did not finish and could not be interrupted"
+
+
+def test_a_process_without_the_one_that_asks_ends_itself(tmp_path):
+    """The clock in C: it fires although a loop in C holds the interpreter's lock."""
+    code = (
+        "import itertools\nfrom attest.running import timer\ntimer.LAST = 0.1\n"
+        "timer.set_timer(0.1)\nsum(itertools.repeat(1))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], check=False, timeout=50, capture_output=True)
+    assert run.returncode == 1
+    assert run.stderr == b""
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("os._exit(0)", "the implementation ended the process with exit code 0"),
+        ("os.kill(os.getpid(), 9)", "the implementation ended the process by signal 9"),
+        ("os.closerange(3, 256)", "the implementation ended the process with exit code 1"),
+        ("raise KeyboardInterrupt", "the implementation raised KeyboardInterrupt"),
+        ("raise GeneratorExit", "the implementation raised GeneratorExit"),
+        ("raise type('Odd', (BaseException,), {})('a\\x1bb')", r"the implementation raised Odd: a\x1bb"),
+        ("sys.exit(object())", "the implementation called exit(object)"),
+    ],
+)
+def test_what_ends_a_process_costs_one_criterion(judged, body, reason):
+    record, process = judged(body)
+    assert (record.verdict, record.reason, record.internal) == ("error", reason, False)
+    assert process.judge(SPEC.by_id["M1.4b"]).verdict == "not offered"  # a new process goes on
+
+
+def test_surrogates_and_escapes_are_made_visible(judged):
+    record, _ = judged("raise ValueError('\\udcff \\x1b[2J ' + 'x' * 10**6)")
+    assert record.verdict == "fail"
+    assert r"\udcff \x1b[2J xxx" in record.failure.seen
+    assert len(record.failure.seen) < 400
+
+
+def test_an_exception_that_cannot_say_what_it_is(judged):
+    class Mute(Exception):
+        def __str__(self):
+            raise RuntimeError
+
+    assert sentence(Mute()) == "Mute: its text cannot be read"
+    record, _ = judged("raise Mute")
+    assert (record.verdict, record.internal) == ("fail", False)
+    assert "raised Mute: its text cannot be read" in record.failure.seen
+
+
+def test_a_thread_and_a_child_do_not_live_on(judged, tmp_path):
+    body = (
+        "threading.Thread(target=time.sleep, args=(600,)).start(); "
+        f"open({str(tmp_path / 'pid')!r}, 'w').write(str(os.fork() or (time.sleep(600) and 0)))"
+    )
+    record, process = judged(body, seconds=5.0)
+    started = time.monotonic()
+    process.close()
+    assert time.monotonic() - started < 5
+    assert record.criterion == CAUSAL
+    child = int((tmp_path / "pid").read_text())
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline and _runs(child):
+        time.sleep(0.05)
+    assert not _runs(child)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().split()[2] != "Z"
+    except OSError:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return False
+        return not os.path.isdir("/proc")
+
+
+def test_the_process_ends_with_the_one_that_started_it(judged, tmp_path):
+    script = tmp_path / "asks.py"
+    script.write_text(
+        "import sys, time\n"
+        "from attest.running.isolation import Isolation\n"
+        "from attest.records.plan import Plan, Target\n"
+        "from attest.spec import load_spec\n"
+        f"target = Target('mine', 'mine.py', 'mine', path={str(tmp_path / 'mine.py')!r})\n"
+        "plan = Plan((target,), ('M1.5a',), profile='quick', reports='')\n"
+        "process = Isolation(plan, load_spec(), target)\n"
+        "process._start()\nprint(process._process.pid, flush=True)\ntime.sleep(600)\n"
+    )
+    (tmp_path / "mine.py").write_text(BODY.format(body="pass"))
+    asks = subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True)
+    child = int(asks.stdout.readline())
+    asks.send_signal(signal.SIGKILL)
+    asks.communicate()
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline and _runs(child):
+        time.sleep(0.05)
+    assert not _runs(child)
+
+
+def test_a_process_that_does_not_start_is_a_fault_of_ours(judged, monkeypatch):
+    monkeypatch.setattr(isolation.sys, "executable", "/bin/false")
+    record, _ = judged("pass")
+    assert record.internal
+    assert record.reason == "the process that judges did not start: it ended the process with exit code 1"
+
+
+def test_forged_answers_are_not_believed(judged):
+    write = "[os.write(fd, b'{}\\n[1\\n') for fd in range(3, 40) if os.path.exists(f'/proc/self/fd/{fd}')]"
+    record, _ = judged(f"import contextlib\n        with contextlib.suppress(OSError): {write}")
+    assert record.verdict in ("error", "pass")
+    assert not record.internal
