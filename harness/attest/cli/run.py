@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from pathlib import Path
 
 import click
 
@@ -27,6 +28,7 @@ import click
     "--dtype", metavar="DTYPE", help="Judge in this dtype only: float32, float64, bfloat16 or float16."
 )
 @click.option("--seed", default="0", show_default=True, metavar="SEED", help="A whole number, or random.")
+@click.option("--seeds", metavar="A..B", help="Every seed from A to B, one run each, merged into one report.")
 @click.option("--case", metavar="CASE", help="Run this one case, as a report prints it.")
 @click.option("--resume", is_flag=True, help="Judge only what a run that was stopped left out.")
 @click.option("--shard", metavar="K/N", help="Judge the K-th of N parts; `attest merge` joins their reports.")
@@ -49,6 +51,7 @@ def command(
     device: str,
     dtype: str | None,
     seed: str,
+    seeds: str | None,
     case: str | None,
     resume: bool,
     shard: str | None,
@@ -82,7 +85,15 @@ def command(
     if verbose:
         click.echo(f"pytest {shlex.join(arguments)}", err=as_json)
     mode = Mode.JSON if as_json else Mode.LIVE if sys.stdout.isatty() and not verbose else Mode.PLAIN
-    ctx.exit(run_pytest(arguments, mode))
+    if seeds is None:
+        ctx.exit(run_pytest(arguments, mode))
+    if as_json or report == "none":
+        raise click.UsageError(
+            f"--seeds={seeds!r} needs reports to merge; leave out --json and --report none"
+        )
+    from attest.running.many_seeds import run_seeds, seeds_of
+
+    ctx.exit(run_seeds(seeds_of(seeds), Path(reports), lambda more: run_pytest([*arguments, *more], mode)))
 
 
 _DEFAULTS = {"report": "", "profile": "standard", "reports": "reports", "device": "cpu", "seed": "0"}

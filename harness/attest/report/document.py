@@ -33,13 +33,15 @@ def report_document(label: str, records: Sequence[Record], spec: Spec, plan: Pla
     rows = [_criterion(spec.by_id[r.criterion], r, target) for r in records]
     selected = list(plan.chosen(label)) if plan else [r.criterion for r in records]
     milestones = [_milestone(m, rows, selected) for m in spec.milestones]
+    shard = {"shard": dict(zip(("number", "of"), plan.shard))} if plan and plan.shard else {}
     return {
         "format": FORMAT,
         "implementation": label,
         "spec_version": spec.version,
-        "profile": _only(rows, "profile"),
-        "seed": _only(rows, "seed"),
+        "profile": plan.profile if plan else _only(rows, "profile"),
+        "seed": plan.seed if plan else _only(rows, "seed"),
         "policy": max((r.policy for r in records), default=""),
+        **shard,
         "environment": environment(),
         "selection": selection(spec, selected, records),
         "milestones": [m for m in milestones if m["criteria"]],

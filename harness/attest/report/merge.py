@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from attest.order import criterion_order, milestone_order
-from attest.records.record import ERROR, FAIL, KNOWN
+from attest.records.record import ERROR, FAIL, KNOWN, NOT_OFFERED, NOT_RUN, THIN
 from attest.registry import printable
 from attest.report.document import Document, acceptance_verdict, verdict_of_rows
 from attest.report.reading import ReportError, read_report, rows_of
@@ -15,26 +15,50 @@ from attest.report.reading import ReportError, read_report, rows_of
 Row = Mapping[str, Any]
 
 
-def merge_files(paths: Sequence[Path]) -> Document:
+def merge_files(paths: Sequence[Path], *, of_one_shard: bool = False) -> Document:
     """One report out of several report.json files; ReportError when they do not go together."""
-    return merge([read_report(path) for path in paths])
+    return merge([read_report(path) for path in paths], of_one_shard=of_one_shard)
 
 
-def merge(documents: Sequence[Document]) -> Document:
-    """One report out of several; the result of the larger number of examples is kept where two agree."""
+def merge(documents: Sequence[Document], *, of_one_shard: bool = False) -> Document:
+    """One report out of several: other criteria, other shards of one run, other seeds.
+
+    Shards must all be there, once; `of_one_shard` joins the seeds of one shard, which stays one.
+    """
     if not documents:
         raise ReportError("reports=none gives nothing to merge; name at least one report.json")
     _same(documents, "implementation", "implementations")
     _same(documents, "spec_version", "spec versions")
+    if not of_one_shard:
+        _check_shards(documents)
     rows = _with_blocks(_rows(documents))
     milestones = [_milestone(id, documents, rows) for id in _order(documents)]
-    return documents[0] | {
+    kept = {k: v for k, v in documents[0].items() if k != "shard" or of_one_shard}
+    return kept | {
         "profile": _common(documents, "profile"),
         "seed": _common(documents, "seed"),
+        "policy": max(d.get("policy", "") for d in documents),
         "environment": _environment(documents),
         "selection": _selection(milestones, documents),
         "milestones": milestones,
     }
+
+
+def _check_shards(documents: Sequence[Document]) -> None:
+    """Every part of a run once, for each seed; ReportError names the one that is missing or there twice."""
+    parts = [d["shard"] for d in documents if "shard" in d]
+    if not parts:
+        return
+    if len(parts) < len(documents) or len({part["of"] for part in parts}) > 1:
+        raise ReportError("shards of different runs do not go together; merge all shards of one run")
+    for seed in {d["seed"] for d in documents}:
+        numbers = [d["shard"]["number"] for d in documents if d["seed"] == seed]
+        for number in range(1, parts[0]["of"] + 1):
+            if numbers.count(number) != 1:
+                what = "is missing" if number not in numbers else "is there twice"
+                raise ReportError(
+                    f"shard {number}/{parts[0]['of']} of seed {seed} {what}; name every shard once"
+                )
 
 
 def _same(documents: Sequence[Document], key: str, what: str) -> None:
@@ -49,10 +73,33 @@ def _rows(documents: Sequence[Document]) -> dict[str, Row]:
     found: dict[str, Row] = {}
     for document in documents:
         for id, row in rows_of(document).items():
-            _check_agreement(found.get(id, row), row)
-            if id not in found or row["examples"] > found[id]["examples"]:
-                found[id] = row
+            found[id] = _joined(found[id], row) if id in found else row
     return found
+
+
+def _joined(first: Row, second: Row) -> Row:
+    """Two results of one criterion: of one seed they must agree, of several they are added up."""
+    if first["seed"] == second["seed"]:
+        _check_agreement(first, second)
+        return second if second["examples"] > first["examples"] else first
+    worse = min(first, second, key=_badness)
+    nearer = max(first, second, key=lambda row: -1.0 if row["worst_ratio"] is None else row["worst_ratio"])
+    regimes = {*first["regimes"], *second["regimes"]}
+    sums = {name: first[name] + second[name] for name in ("examples", "floor", "seconds")}
+    return {
+        **worse,
+        **sums,
+        "regimes": {n: first["regimes"].get(n, 0) + second["regimes"].get(n, 0) for n in sorted(regimes)},
+        "worst_ratio": nearer["worst_ratio"],
+        "worst_case": nearer["worst_case"],
+    }
+
+
+def _badness(row: Row) -> tuple[int, int, str]:
+    """The worse verdict first; of two failures the one with the smaller case."""
+    order = (ERROR, FAIL, NOT_RUN, THIN, NOT_OFFERED, KNOWN)
+    case = row["failure"]["case"] if row["failure"] else ""
+    return order.index(row["verdict"]) if row["verdict"] in order else len(order), len(case), case
 
 
 def _check_agreement(first: Row, second: Row) -> None:

@@ -6,7 +6,6 @@ import argparse
 import os
 import sys
 from collections.abc import Generator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +47,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_load_initial_conftests(parser: pytest.Parser) -> Generator[None, Any, Any]:
     """The short names, where no conftest and no other plugin has taken them: conftests come after plugins."""
     result = yield
+    # pytest 8 compares names within a group only, and dies of the others when it parses.
+    groups = [parser._anonymous, *parser._groups]
+    taken = {name for group in groups for option in group.options for name in option.names()}
     for name, settings in SHORT.items():
-        with suppress(ValueError):
+        if f"--{name}" not in taken:
             _group(parser).addoption(f"--{name}", dest=f"attest_{name}", **settings)
     return result
 
