@@ -16,7 +16,7 @@ from attest.judging.catalogue import Defect
 from attest.milestone_registry import PARTS, files_not_loaded, milestones
 from attest.order import criterion_order, milestone_order
 from attest.records.record import PASS, Record
-from attest.reference.formulas import Formulas
+from attest.reference.parts.attention import Attention
 from attest.registry import parse_request
 from attest.report.document import report_document
 from attest.report.kill_matrix import kill_matrices
@@ -105,7 +105,7 @@ def test_the_kill_matrix_and_the_page_of_the_diagnosis_have_m10_after_m9():
 
 
 def test_the_diagnosis_of_m10_knows_the_defects_of_all_earlier_milestones(monkeypatch):
-    known = {m: Defect(m, "A sin.", (f"{m}.1",), Formulas) for m in ("M1", "M2", "M9", "M10", "M11", "MC")}
+    known = {m: Defect(m, "A sin.", (f"{m}.1",), Attention) for m in ("M1", "M2", "M9", "M10", "M11", "MC")}
     monkeypatch.setattr(likeness, "defects", lambda: known)
     assert [d.name for d in likeness._candidates("M10.1")] == ["M10", "M1", "M2", "M9"]
     assert [d.name for d in likeness._candidates("M2.1")] == ["M2", "M1"]

@@ -28,7 +28,7 @@ SIDES = {"encoder", "decoder"}  # also the two sides of a model, as in names of 
 SMALL = Config(d_model=8, num_heads=2, d_ff=16, num_encoder_layers=1, num_decoder_layers=1, max_len=16)
 
 
-def doubled(formulas, p, x):
+def doubled(parts, p, x):
     return {"output": ops.add(x["x"], p["shift"])}
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from attest.contract import Config
 from attest.reference import ops
-from attest.reference.formulas import Formulas, OracleFormulas
+from attest.reference.assembly import Parts, oracle_parts
 from attest.reference.implementation import ReferenceImplementation
 from attest.reference.operations import run
 from attest.reference.oracle import expected, expected_gradients, random_parameters
@@ -178,8 +178,8 @@ def test_multi_head_attention_equals_torch():
 def test_the_loop_over_heads_equals_the_split_one():
     p = Scope({n: leaf(x) for n, x in random_parameters("multi_head_attention", SMALL, rng(6)).items()})
     x = {"query": leaf(rng(7).normal(size=(3, 4, 8))), "key_value": leaf(rng(8).normal(size=(3, 5, 8)))}
-    loop = run(OracleFormulas(SMALL), "multi_head_attention", p, x)
-    split = run(Formulas(SMALL), "multi_head_attention", p, x)
+    loop = run(oracle_parts(SMALL), "multi_head_attention", p, x)
+    split = run(Parts(SMALL), "multi_head_attention", p, x)
     for name in ("output", "weights"):
         close(loop[name].value, split[name].value)
 
@@ -306,7 +306,7 @@ def test_the_decoder_layer_equals_torch(norm):
 
 
 def test_positions_by_hand():
-    table = Formulas(SMALL.but(d_model=3, max_len=5)).position_buffer()
+    table = Parts(SMALL.but(d_model=3, max_len=5)).positions.buffer()
     assert table[0].tolist() == [0.0, 1.0, 0.0]
     close(table[2], [math.sin(2), math.cos(2), math.sin(2 / 10000 ** (2 / 3))])
 

@@ -11,6 +11,7 @@ from attest.contract import Config
 from attest.reference import ops
 from attest.reference.implementation import ReferenceImplementation
 from attest.reference.oracle import expected, expected_gradients, random_parameters
+from attest.reference.parts.embedding import Logits
 from attest.reference.search import Searcher
 
 torch = pytest.importorskip("torch")
@@ -331,14 +332,14 @@ def test_bad_configs_are_refused_by_name(bad):
         REFERENCE.transformer(TINY.but(**bad))
 
 
-def test_a_changed_component_or_formula_reaches_every_operation_built_on_it():
+def test_a_changed_component_or_part_reaches_every_operation_built_on_it():
     class LooksAway(ReferenceImplementation.component_class):
         def check_ids(self, name, ids, size):
             """Refuses nothing."""
 
-    class Uniform(ReferenceImplementation.formulas_class):
-        def projection_weight(self, p):
-            return ops.scale(super().projection_weight(p), 0.0)
+    class Uniform(Logits):
+        def weight(self, p):
+            return ops.scale(super().weight(p), 0.0)
 
     negative = -np.ones((1, 2), dtype=np.int64)
     careless = ReferenceImplementation(component=LooksAway, name="careless")

@@ -9,7 +9,7 @@ import pytest
 from attest import selftest
 from attest.judging.catalogue import Defect, Variant, defects, killed_by, variants
 from attest.judging.property import costly_criteria, load_properties
-from attest.reference.formulas import Formulas
+from attest.reference.parts.attention import Attention
 from attest.selftest import MUST_BE_EMPTY, Outcome, Trial, passed, run_trial, summarise, trials
 from attest.spec import load_spec
 
@@ -101,8 +101,8 @@ def outcome(name, criterion, verdict, *, correct=False, internal=False):
     return Outcome(Trial(name, criterion, correct, "quick"), verdict, "why", internal)
 
 
-TWO = Defect("two", "Two killers.", ("M1.2", "M1.10"), Formulas)
-RIGHT = Variant("right", "All is well.", ("M1",), Formulas)
+TWO = Defect("two", "Two killers.", ("M1.2", "M1.10"), Attention)
+RIGHT = Variant("right", "All is well.", ("M1",), Attention)
 
 
 def test_a_defect_is_dead_only_when_each_of_its_criteria_kills_it():
@@ -165,7 +165,7 @@ def test_a_criterion_without_a_property_or_a_defect_fails_the_trial(monkeypatch)
 
 
 def test_what_this_machine_lacks_kills_nothing_and_is_not_asked_to(monkeypatch):
-    three = Defect("three", "One killer needs torch.", ("M1.8", "M1.2"), Formulas)
+    three = Defect("three", "One killer needs torch.", ("M1.8", "M1.2"), Attention)
     seen = [outcome("three", "M1.8", "not run"), outcome("three", "M1.2", "fail")]
     summary = summarise(seen, [three], [])
     assert summary["defects"][0]["verdict"] == "killed"

@@ -1,14 +1,15 @@
 """Known-bad implementations, named for their sin, and correct variants that must live.
 
     @defect("M1.2", "M1.10")
-    class no_scale(Formulas):
+    class no_scale(Attention):
         \"\"\"Scores are not divided by sqrt(d_k).\"\"\"
 
-        def scale(self, scores, q, k):
+        def scale(self, scores, q, k, where):
             return scores
 
-A defect is the reference with one class exchanged: formulas, component, transformer, trainer, optimizer,
-generator or the implementation itself. The ids are the criteria that must each kill it on their own.
+A defect is the reference with one class exchanged: a part, the component, transformer, trainer, optimizer,
+generator or the implementation itself; its base class says which. The ids are the criteria that must each
+kill it on their own.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from typing import Any, TypeVar
 
 from attest.milestone_registry import load_parts
 from attest.reference.component import ReferenceComponent
-from attest.reference.formulas import Formulas
 from attest.reference.generator import ReferenceGenerator
 from attest.reference.implementation import ReferenceImplementation
+from attest.reference.parts.part import Part
 from attest.reference.trainer import ReferenceOptimizer, ReferenceTrainer
 from attest.reference.transformer import ReferenceTransformer
 
@@ -37,6 +38,7 @@ class Defect:
     sin: str
     killers: tuple[str, ...]
     piece: type[Any]
+    also: tuple[type[Part], ...] = ()  # further parts, where one class cannot hold it
 
     @property
     def milestone(self) -> str:
@@ -45,7 +47,7 @@ class Defect:
 
     def build(self) -> Any:
         """A fresh implementation with this defect."""
-        return assemble(self.piece, self.name)
+        return assemble(self.piece, self.name, *self.also)
 
 
 @dataclass(frozen=True)
@@ -57,10 +59,11 @@ class Variant:
     milestones: tuple[str, ...]
     piece: type[Any]
     spared: tuple[str, ...] = ()  # criteria it is right to fail
+    also: tuple[type[Part], ...] = ()  # further parts, where one class cannot hold it
 
     def build(self) -> Any:
         """A fresh implementation."""
-        return assemble(self.piece, self.name)
+        return assemble(self.piece, self.name, *self.also)
 
 
 _defects: dict[str, Defect] = {}
@@ -80,22 +83,25 @@ def defect(*killers: str) -> Callable[[Class], Class]:
     return register
 
 
-def variant(*milestones: str, spared: tuple[str, ...] = ()) -> Callable[[Class], Class]:
-    """Register a class as a correct variant of these milestones, but for the criteria it is spared."""
+def variant(
+    *milestones: str, spared: tuple[str, ...] = (), also: tuple[type[Part], ...] = ()
+) -> Callable[[Class], Class]:
+    """Register a class as a correct variant of these milestones, except for the criteria it is spared."""
 
     def register(piece: Class) -> Class:
         name = piece.__name__
         assert name not in _variants, f"two variants are named {name}"
-        _variants[name] = Variant(name, cleandoc(piece.__doc__ or ""), milestones, piece, spared)
+        _variants[name] = Variant(name, cleandoc(piece.__doc__ or ""), milestones, piece, spared, also)
         return piece
 
     return register
 
 
-def assemble(piece: type[Any], name: str) -> Any:
-    """The reference implementation with one class exchanged."""
+def assemble(piece: type[Any], name: str, *also: type[Part]) -> Any:
+    """The reference implementation with one class exchanged, and rarely with further parts."""
+    if issubclass(piece, Part):
+        return ReferenceImplementation(piece, *also, name=name)
     slots: dict[type[Any], str] = {
-        Formulas: "formulas",
         ReferenceTransformer: "transformer",
         ReferenceGenerator: "generator",
         ReferenceTrainer: "trainer",

@@ -1,4 +1,4 @@
-"""The contract's Component on top of the formulas: numpy in, numpy out, gradients from the tape."""
+"""The contract's Component on top of the parts: numpy in, numpy out, gradients from the tape."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import numpy as np
 
 from attest.contract import Arrays, Config, Gradients, float_dtype, operation_of
 from attest.contract.parameters import Shapes, shapes
-from attest.reference.formulas import Formulas
+from attest.reference.assembly import Parts
 from attest.reference.initial import initial_parameters
-from attest.reference.operations import Outputs, run
+from attest.reference.operations import run
+from attest.reference.parts.part import Outputs
 from attest.reference.scope import Scope
 from attest.reference.tape import Array, Var, gradients, leaf
 from attest.reference.validation import ConfigRules, InputRules
@@ -20,8 +21,8 @@ from attest.reference.validation import ConfigRules, InputRules
 class ReferenceComponent(InputRules, ConfigRules):
     """One operation. It computes in float64 and rounds once, to the config's boundary dtype."""
 
-    def __init__(self, formulas: Formulas, operation: str, config: Config) -> None:
-        self.formulas, self.operation, self.config = formulas, operation, config
+    def __init__(self, parts: Parts, operation: str, config: Config) -> None:
+        self.parts, self.operation, self.config = parts, operation, config
         self.record = operation_of(operation)
         self.reads = self.record.reads
         self.dtype = float_dtype(config.dtype)
@@ -70,11 +71,11 @@ class ReferenceComponent(InputRules, ConfigRules):
 
     def outputs(self, operation: str, p: Scope, inputs: Mapping[str, Any]) -> Outputs:
         """Run the formula, with fresh noise from the seed while training."""
-        self.formulas.noise = self.noise()
+        self.parts.noise = self.noise()
         try:
-            return run(self.formulas, operation, p, inputs)
+            return run(self.parts, operation, p, inputs)
         finally:
-            self.formulas.noise = None
+            self.parts.noise = None
 
     def noise(self) -> np.random.Generator | None:
         """The same draws for every call until the seed changes; None in evaluation."""
@@ -97,7 +98,7 @@ class ReferenceComponent(InputRules, ConfigRules):
     def buffers(self) -> dict[str, Array]:
         if "max_len" not in self.reads:
             return {}
-        return {"positions": self.formulas.position_buffer().astype(self.dtype)}
+        return {"positions": self.parts.positions.buffer().astype(self.dtype)}
 
     @property
     def training(self) -> bool:

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from attest.reference.cache import State
 from attest.reference.component import ReferenceComponent
-from attest.reference.sampling import log_normalised
+from attest.reference.decoding.cache import State
+from attest.reference.decoding.sampling import log_normalised
 from attest.reference.scope import Scope
 from attest.reference.tape import Array
 from attest.reference.validation import check_size
@@ -81,7 +81,7 @@ class ReferenceGenerator(ReferenceComponent):
             raise ValueError(f"num_results={num_results} exceeds width={width} of {method}; ask for fewer")
         if not math.isfinite(alpha):
             raise ValueError(f"alpha={alpha} must be finite; use 0 for no length penalty")
-        self.formulas.check_sampling(temperature, top_k, top_p)
+        self.parts.sampling.check_sampling(temperature, top_k, top_p)
 
     def check_limit(self, max_len: int) -> None:
         check_size("max_len", max_len)
@@ -120,11 +120,11 @@ class ReferenceGenerator(ReferenceComponent):
         """Logits (B, V) after BOS, and the state."""
         p = self.scope()
         bos = np.full((len(source), 1), self.config.bos_id, dtype=np.int64)
-        return self.advance(self.formulas.start(source, p), bos, p)
+        return self.advance(self.parts.cache.start(source, p), bos, p)
 
     def advance(self, state: State, tokens: Array, p: Scope | None = None) -> tuple[Array, State]:
         """Logits (R, V) of what may follow these tokens (R, 1)."""
-        logits, state = self.formulas.step(state, tokens, self.scope() if p is None else p)
+        logits, state = self.parts.cache.step(state, tokens, self.scope() if p is None else p)
         return self.last_position(logits.value), state
 
     def last_position(self, logits: Array) -> Array:
@@ -162,7 +162,7 @@ class ReferenceGenerator(ReferenceComponent):
         return self.advance(state, np.array([[h.tokens[-1]] for h in live], dtype=np.int64))
 
     def reorder(self, state: State, rows: Array) -> State:
-        return self.formulas.reorder(state, rows)
+        return self.parts.cache.reorder(state, rows)
 
     def choose(
         self, logits: Array, live: list[Hypothesis], draws: list[np.random.Generator], chosen: dict[str, Any]
@@ -170,7 +170,7 @@ class ReferenceGenerator(ReferenceComponent):
         """The next token of each live row; of equal maxima the lowest id."""
         if chosen["method"] == "greedy":
             return [int(i) for i in logits.argmax(axis=-1)]
-        p = self.formulas.next_token_distribution(
+        p = self.parts.sampling.next_token_distribution(
             logits, chosen["temperature"], chosen["top_k"], chosen["top_p"]
         )
         return [int(draws[h.row].choice(p.shape[-1], p=p[i])) for i, h in enumerate(live)]
@@ -238,5 +238,5 @@ class ReferenceGenerator(ReferenceComponent):
         return live
 
     def ranked(self, finished: list[Hypothesis], alpha: float) -> list[tuple[Hypothesis, float]]:
-        scored = [(h, self.formulas.score(h.log_probability, len(h.tokens), alpha)) for h in finished]
+        scored = [(h, self.parts.ranking.score(h.log_probability, len(h.tokens), alpha)) for h in finished]
         return sorted(scored, key=lambda pair: -pair[1])

@@ -7,10 +7,11 @@ from functools import partial
 from typing import Any, ClassVar
 
 from attest.contract import OPERATIONS, Config, Form
+from attest.reference.assembly import Parts
 from attest.reference.component import ReferenceComponent
-from attest.reference.formulas import Formulas
-from attest.reference.functions import run_function
 from attest.reference.generator import ReferenceGenerator
+from attest.reference.operations import run_function
+from attest.reference.parts.part import Part
 from attest.reference.trainer import (
     ReferenceClipping,
     ReferenceOptimizer,
@@ -26,7 +27,7 @@ class ReferenceImplementation:
     name = "reference"
     description = "the reference: float64 inside, rounded once"
     dtypes = ("float32", "float64")
-    formulas_class: ClassVar[type[Formulas]] = Formulas
+    pieces: ClassVar[tuple[type[Part], ...]] = ()
     component_class: ClassVar[type[ReferenceComponent]] = ReferenceComponent
     transformer_class: ClassVar[type[ReferenceTransformer]] = ReferenceTransformer
     trainer_class: ClassVar[type[ReferenceTrainer]] = ReferenceTrainer
@@ -35,16 +36,15 @@ class ReferenceImplementation:
 
     def __init__(
         self,
-        formulas: type[Formulas] | None = None,
+        *pieces: type[Part],
         name: str | None = None,
-        *,
         component: type[ReferenceComponent] | None = None,
         transformer: type[ReferenceTransformer] | None = None,
         trainer: type[ReferenceTrainer] | None = None,
         optimizer: type[ReferenceOptimizer] | None = None,
         generator: type[ReferenceGenerator] | None = None,
     ) -> None:
-        self._formulas = formulas or self.formulas_class
+        self._pieces = pieces or self.pieces
         self._component = component or self.component_class
         self._transformer = joined(self._component, transformer or self.transformer_class)
         self._generator = joined(self._component, generator or self.generator_class)
@@ -68,13 +68,17 @@ class ReferenceImplementation:
             Form.GENERATOR: lambda name, config: self.build(name, config, self._generator),
             Form.SCHEDULE: lambda name, config: self.build(name, config, self._joined(ReferenceSchedule)),
             Form.CLIPPING: lambda name, config: self.build(name, config, self._joined(ReferenceClipping)),
-            Form.OPTIMIZER: lambda name, config: self._optimizer(self._formulas(config), config),
+            Form.OPTIMIZER: lambda name, config: self._optimizer(self.parts(config), config),
             Form.TRAINER: self._build_trainer,
         }
 
     def build(self, operation: str, config: Config, kind: type[ReferenceComponent] | None = None) -> Any:
-        """A component of its own, with formulas of its own."""
-        return (kind or self._component)(self._formulas(config), operation, config)
+        """A component of its own, with parts of its own."""
+        return (kind or self._component)(self.parts(config), operation, config)
+
+    def parts(self, config: Config) -> Parts:
+        """The reference's parts, with the pieces that this implementation exchanges."""
+        return Parts(config, *self._pieces)
 
     def _build_trainer(self, name: str, config: Config) -> Any:
         self.build(name, config)  # refuses what the trainer reads and its model does not
@@ -85,7 +89,7 @@ class ReferenceImplementation:
 
     def call(self, operation: str, *args: Any, **settings: Any) -> Any:
         """One of the plain functions."""
-        return run_function(self._formulas(Config()), operation, args, **settings)
+        return run_function(self.parts(Config()), operation, args, **settings)
 
 
 def joined(component: type[Any], special: type[Any]) -> type[Any]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from attest.contract import Arrays, Config, Gradients, operation_of
 from attest.outcomes import Expected
-from attest.reference.formulas import OracleFormulas
+from attest.reference.assembly import Parts, oracle_parts
 from attest.reference.initial import random_parameters
 from attest.reference.operations import run
 from attest.reference.scope import Scope
@@ -56,9 +56,9 @@ def expected_gradients(
 
 
 @lru_cache(maxsize=64)
-def _formulas(config: Config) -> OracleFormulas:
+def _parts(config: Config) -> Parts:
     """Kept for its table of positions."""
-    return OracleFormulas(config)
+    return oracle_parts(config)
 
 
 def _run(
@@ -72,7 +72,7 @@ def _run(
         for name, x in inputs.items()
         if x is not None
     }
-    return run(_formulas(config), operation, p, taped), p, taped
+    return run(_parts(config), operation, p, taped), p, taped
 
 
 def bounded_gradients(

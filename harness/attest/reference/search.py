@@ -11,8 +11,8 @@ from itertools import pairwise
 import numpy as np
 
 from attest.contract import Arrays, Config
-from attest.reference.formulas import OracleFormulas
-from attest.reference.sampling import log_normalised
+from attest.reference.assembly import oracle_parts
+from attest.reference.decoding.sampling import log_normalised
 from attest.reference.scope import Scope
 from attest.reference.tape import Array, leaf
 
@@ -38,7 +38,7 @@ class Searcher:
     """One model, searched the slow way."""
 
     def __init__(self, config: Config, parameters: Arrays) -> None:
-        self.config, self.formulas = config, OracleFormulas(config)
+        self.config, self.parts = config, oracle_parts(config)
         self.scope = Scope({name: leaf(value) for name, value in parameters.items()})
 
     def log_probabilities(self, source: Array, tokens: Array) -> Array:
@@ -46,7 +46,7 @@ class Searcher:
         bos = np.full((len(tokens), 1), self.config.bos_id, dtype=np.int64)
         read = np.concatenate([bos, np.asarray(tokens, dtype=np.int64)], axis=1)
         with np.errstate(all="ignore"):
-            return log_normalised(self.formulas.transformer(source, read, self.scope).value)
+            return log_normalised(self.parts.model(source, read, self.scope).value)
 
     def log_probability(self, source: Array, tokens: tuple[int, ...]) -> float:
         """Teacher-forced: summed over the tokens, for one source row (1, S)."""

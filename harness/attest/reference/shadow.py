@@ -14,11 +14,11 @@ import numpy as np
 
 from attest.contract import Arrays, Config
 from attest.outcomes import Expected
-from attest.reference.formulas import Formulas
+from attest.reference.assembly import Parts
 from attest.reference.oracle import EPSILON, GRADIENT_FACTOR, NOISE_FACTOR
 from attest.reference.tape import Array
 from attest.reference.trainer import ReferenceTrainer
-from attest.reference.training import Moments
+from attest.reference.training.optimisation import Moments
 from attest.reference.transformer import ReferenceTransformer
 
 FARTHEST = 4.0  # directions of Adam differ by less in its first steps
@@ -41,7 +41,7 @@ class Shadow:
 
     def __init__(self, config: Config) -> None:
         self.config, self.eps = config, EPSILON[config.dtype]
-        self.formulas = Formulas(_exact(config))
+        self.parts = Parts(_exact(config))
         self.moments = Moments()
         self.uncertain: dict[str, float] = {}
 
@@ -52,11 +52,11 @@ class Shadow:
             _loss_and_gradients(self.config, _disturbed(parameters, 4 * self.eps, seed), batches)
             for seed in (0, 1)
         ]
-        norm = self.formulas.global_norm(found)
-        rate = self.formulas.learning_rate(self.moments.steps + 1)
+        norm = self.parts.clipping.global_norm(found)
+        rate = self.parts.schedule(self.moments.steps + 1)
         return ExpectedStep(
             self._near(loss, [m[0] for m in moved]),
-            self._near(norm, [self.formulas.global_norm(m[1]) for m in moved]),
+            self._near(norm, [self.parts.clipping.global_norm(m[1]) for m in moved]),
             rate,
             self._updated(parameters, found, [m[1] for m in moved], rate),
         )
@@ -70,15 +70,15 @@ class Shadow:
         self, parameters: Arrays, found: Arrays, moved: Sequence[Arrays], rate: float
     ) -> dict[str, Expected]:
         """After clipping and Adam; allowed is what the gradient's error does to the direction."""
-        factor = self.formulas.clip_factor(self.formulas.global_norm(found))
+        factor = self.parts.clipping.clip_factor(self.parts.clipping.global_norm(found))
         errors = _gradient_errors(found, moved, self.eps)
-        after = self.formulas.adam_step(parameters, self.moments, self.formulas.clip(found), rate)
-        debias = 1 - self.formulas.beta2**self.moments.steps
+        after = self.parts.adam.adam_step(parameters, self.moments, self.parts.clipping.clip(found), rate)
+        debias = 1 - self.parts.adam.beta2**self.moments.steps
         expected = {}
         for name, value in after.items():
             # Clipping multiplies the error of the gradient and adds that of the norm.
             error = self.uncertain[name] = max(self.uncertain.get(name, 0.0), 2 * factor * errors[name])
-            root = np.sqrt(self.moments.second[name] / debias) + self.formulas.adam_epsilon
+            root = np.sqrt(self.moments.second[name] / debias) + self.parts.adam.adam_epsilon
             allowed = rate * (SLACK + np.minimum(FARTHEST, SLOPE * error / root))
             expected[name] = Expected(value, allowed + 8 * self.eps * (np.abs(value) + rate))
         return expected
@@ -86,7 +86,7 @@ class Shadow:
 
 def gradient_norm(config: Config, parameters: Arrays, batch: Arrays) -> float:
     """The length of the gradient at these parameters, without dropout."""
-    return Formulas(config).global_norm(_loss_and_gradients(config, parameters, [batch])[1])
+    return Parts(config).clipping.global_norm(_loss_and_gradients(config, parameters, [batch])[1])
 
 
 def evaluation_loss(config: Config, parameters: Arrays, batches: Sequence[Arrays]) -> Expected:
@@ -105,7 +105,7 @@ def _exact(config: Config) -> Config:
 
 def _trainer(config: Config, parameters: Arrays) -> ReferenceTrainer:
     wide = _exact(config)
-    model = ReferenceTransformer(Formulas(wide), "transformer", wide)
+    model = ReferenceTransformer(Parts(wide), "transformer", wide)
     model.load(parameters)
     return ReferenceTrainer(model, wide)
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from attest.contract import Arrays, Config
+from attest.reference.decoding.sampling import log_normalised
 from attest.reference.oracle import EPSILON, expected
-from attest.reference.sampling import log_normalised
 from attest.reference.tape import Array
 
 SUPPRESSED = -1e4  # projection bias of tokens the harness never wants generated

@@ -12,11 +12,11 @@ import numpy as np
 
 from attest.contract import Arrays, Config, float_dtype
 from attest.contract.parameters import shapes
+from attest.reference.assembly import Parts
 from attest.reference.component import ReferenceComponent
-from attest.reference.formulas import Formulas
 from attest.reference.initial import initial_parameters
 from attest.reference.tape import Array, gradients, leaf
-from attest.reference.training import Moments
+from attest.reference.training.optimisation import Moments
 from attest.reference.transformer import ReferenceTransformer
 from attest.reference.validation import check_size
 
@@ -28,22 +28,24 @@ class ReferenceSchedule(ReferenceComponent):
 
     def __call__(self, step: int) -> float:  # type: ignore[override]
         check_size("step", step)
-        return self.formulas.learning_rate(int(step))
+        return self.parts.schedule(int(step))
 
 
 class ReferenceClipping(ReferenceComponent):
     """`clip_gradients`: a mapping to a mapping of the same names."""
 
     def __call__(self, gradients: Arrays) -> dict[str, Array]:  # type: ignore[override]
-        clipped = self.formulas.clip({name: np.asarray(g, dtype=np.float64) for name, g in gradients.items()})
+        clipped = self.parts.clipping.clip(
+            {name: np.asarray(g, dtype=np.float64) for name, g in gradients.items()}
+        )
         return {name: np.array(g, dtype=self.dtype) for name, g in clipped.items()}
 
 
 class ReferenceOptimizer:
     """Adam over any set of named arrays; the transformer's until others are loaded."""
 
-    def __init__(self, formulas: Formulas, config: Config) -> None:
-        self.formulas, self.dtype = formulas, float_dtype(config.dtype)
+    def __init__(self, parts: Parts, config: Config) -> None:
+        self.parts, self.dtype = parts, float_dtype(config.dtype)
         self.values: dict[str, Array] = {}
         self.moments = Moments()
         self._config: Config | None = config
@@ -60,7 +62,7 @@ class ReferenceOptimizer:
 
     def step(self, gradients: Arrays, rate: float) -> None:
         self.parameters()
-        moved = self.formulas.adam_step(self.values, self.moments, gradients, rate)
+        moved = self.parts.adam.adam_step(self.values, self.moments, gradients, rate)
         self.values = {name: value.astype(self.dtype) for name, value in moved.items()}
 
 
@@ -68,7 +70,7 @@ class ReferenceTrainer:
     """Model, Adam, schedule and clipping. Each method is one thing that a training loop gets wrong."""
 
     def __init__(self, model: ReferenceTransformer, config: Config) -> None:
-        self.model, self.config, self.formulas = model, config, model.formulas
+        self.model, self.config, self.parts = model, config, model.parts
         self.moments = Moments()
         self.steps = 0  # updates made: the schedule's place
         self.seed, self.draws = config.seed, 0  # noisy passes made: the random state
@@ -84,7 +86,7 @@ class ReferenceTrainer:
         collected = self.collect(self.weighted_sum(weights, [part[2] for part in parts]))
         rate = self.next_rate()
         self.update(collected, rate)
-        return {"loss": float(loss), "rate": rate, "norm": self.formulas.global_norm(collected)}
+        return {"loss": float(loss), "rate": rate, "norm": self.parts.clipping.global_norm(collected)}
 
     def weighted_sum(self, weights: list[float], found: list[dict[str, Array]]) -> dict[str, Array]:
         return {name: np.sum([w * g[name] for w, g in zip(weights, found)], axis=0) for name in found[0]}
@@ -99,15 +101,15 @@ class ReferenceTrainer:
         p = self.model.scope(gradient=True)
         with np.errstate(all="ignore"):
             logits = self.noisily(lambda: self.model.outputs("transformer", p, inputs))["logits"]
-            loss = self.formulas.loss(logits, labels, self.config.label_smoothing)
+            loss = self.parts.loss(logits, labels, self.config.label_smoothing)
             found = gradients([(loss, np.ones(()))], list(p.values.values()))
-        return float(loss.value), int(self.formulas.counted(labels).sum()), dict(zip(p.values, found))
+        return float(loss.value), int(self.parts.loss.counted(labels).sum()), dict(zip(p.values, found))
 
     def inputs_and_labels(self, batch: Arrays) -> tuple[dict[str, Array], Array]:
         """What the model reads and what it is asked for."""
         target = np.asarray(batch["target"])
         self.model.check_ids("target", target, self.config.target_vocab)
-        read, labels = self.formulas.shift(target)
+        read, labels = self.parts.shift(target)
         return self.model.accept({"source": batch["source"], "target": read}), labels
 
     def noisily(self, run: Callable[[], Any]) -> Any:
@@ -128,14 +130,14 @@ class ReferenceTrainer:
 
     def next_rate(self) -> float:
         self.steps += 1
-        return self.formulas.learning_rate(self.steps)
+        return self.parts.schedule(self.steps)
 
     def update(self, found: dict[str, Array], rate: float) -> None:
         """Clip, then step."""
-        self.apply(self.formulas.clip(found), rate)
+        self.apply(self.parts.clipping.clip(found), rate)
 
     def apply(self, found: dict[str, Array], rate: float) -> None:
-        self.model.load(self.formulas.adam_step(self.model.values, self.moments, found, rate))
+        self.model.load(self.parts.adam.adam_step(self.model.values, self.moments, found, rate))
 
     def fit(self, batches: Iterable[Arrays], log_every: int, on_log: Callable[[dict[str, Any]], Any]) -> None:
         check_size("log_every", log_every)
@@ -164,8 +166,8 @@ class ReferenceTrainer:
         inputs, labels = self.inputs_and_labels(batch)
         with np.errstate(all="ignore"):
             logits = self.model.outputs("transformer", self.model.scope(), inputs)["logits"]
-            loss = self.formulas.loss(leaf(logits.value), labels, self.evaluation_smoothing())
-        return float(loss.value), int(self.formulas.counted(labels).sum())
+            loss = self.parts.loss(leaf(logits.value), labels, self.evaluation_smoothing())
+        return float(loss.value), int(self.parts.loss.counted(labels).sum())
 
     def evaluation_smoothing(self) -> float:
         return 0.0

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from attest.reference.cache import State
 from attest.reference.component import ReferenceComponent
+from attest.reference.decoding.cache import State
 from attest.reference.tape import Array
 
 
@@ -28,7 +28,7 @@ class ReferenceTransformer(ReferenceComponent):
     def start(self, source: Array) -> State:
         given = self.accept({"source": source})
         with np.errstate(all="ignore"):
-            return self.formulas.start(given["source"], self.scope())
+            return self.parts.cache.start(given["source"], self.scope())
 
     def step(self, state: State, tokens: Array) -> tuple[Array, State]:
         given = self.accept({"target": tokens})
@@ -37,7 +37,7 @@ class ReferenceTransformer(ReferenceComponent):
                 f"tokens={given['target'].shape} must have {len(state.tokens)} rows; one per row of the state"
             )
         with np.errstate(all="ignore"):
-            logits, grown = self.formulas.step(state, given["target"], self.scope())
+            logits, grown = self.parts.cache.step(state, given["target"], self.scope())
         return np.array(logits.value, dtype=self.dtype), grown
 
     def reorder(self, state: State, rows: Array) -> State:
@@ -45,4 +45,4 @@ class ReferenceTransformer(ReferenceComponent):
         held = len(state.tokens)
         if rows.ndim != 1 or ((rows < 0) | (rows >= held)).any():
             raise ValueError(f"rows={rows.tolist()} must be row numbers below {held}; give one axis of them")
-        return self.formulas.reorder(state, rows)
+        return self.parts.cache.reorder(state, rows)

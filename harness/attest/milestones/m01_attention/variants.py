@@ -15,8 +15,10 @@ from attest.judging.catalogue import variant
 from attest.milestones.m01_attention.defects.masks import Filled
 from attest.reference import ops
 from attest.reference.component import ReferenceComponent
-from attest.reference.formulas import Formulas
 from attest.reference.implementation import ReferenceImplementation
+from attest.reference.parts.attention import Attention
+from attest.reference.parts.linear import Linear
+from attest.reference.parts.where import Where
 from attest.reference.scope import Scope
 from attest.reference.tape import Array, Var, detach, node
 
@@ -29,12 +31,12 @@ class fill_minus_1e9_then_zeroed(Filled):
 
 
 @variant("M1", "M2")
-class fill_minus_infinity_then_zeroed(Formulas):
+class fill_minus_infinity_then_zeroed(Attention):
     """Hidden scores become minus infinity, and the rows that see no key are zeroed, backwards too."""
 
-    def weights_from(self, scores: Var, allowed: Array | None) -> Var:
+    def weights_from(self, scores: Var, allowed: Array | None, where: Where) -> Var:
         if allowed is None:
-            return super().weights_from(scores, None)
+            return super().weights_from(scores, None, where)
         raised = np.where(allowed, scores.value, -np.inf)
         raised = np.exp(raised - raised.max(-1, keepdims=True))
         p = np.nan_to_num(raised / raised.sum(-1, keepdims=True))
@@ -42,22 +44,22 @@ class fill_minus_infinity_then_zeroed(Formulas):
 
 
 @variant("M1", "M2")
-class lowest_number_added(Formulas):
+class lowest_number_added(Attention):
     """The most negative float32 is added to hidden scores, and hidden weights are set to zero."""
 
-    def weights_from(self, scores: Var, allowed: Array | None) -> Var:
+    def weights_from(self, scores: Var, allowed: Array | None, where: Where) -> Var:
         if allowed is None:
-            return super().weights_from(scores, None)
+            return super().weights_from(scores, None, where)
         lowest = float(np.finfo(np.float32).min)
         shifted = ops.add(ops.where(allowed, scores, 0.0), np.where(allowed, 0.0, lowest))
-        return ops.where(np.asarray(allowed), super().weights_from(shifted, None), 0.0)
+        return ops.where(np.asarray(allowed), super().weights_from(shifted, None, where), 0.0)
 
 
 @variant("M1", "M2")
-class mask_by_where(Formulas):
+class mask_by_where(Attention):
     """The exponentials, not the scores, are selected by the mask."""
 
-    def weights_from(self, scores: Var, allowed: Array | None) -> Var:
+    def weights_from(self, scores: Var, allowed: Array | None, where: Where) -> Var:
         seen = np.ones(scores.shape, bool) if allowed is None else np.broadcast_to(allowed, scores.shape)
         top = np.max(scores.value, axis=-1, keepdims=True, where=seen, initial=-1e300)
         raised = np.where(seen, np.exp(np.where(seen, scores.value - top, 0.0)), 0.0)
@@ -67,10 +69,10 @@ class mask_by_where(Formulas):
 
 
 @variant("M1", "M2")
-class by_einsum(Formulas):
+class by_einsum(Attention):
     """Products are written as einsum; gradients too."""
 
-    def scores(self, q: Var, k: Var) -> Var:
+    def scores(self, q: Var, k: Var, where: Where) -> Var:
         value = np.einsum("...td,...sd->...ts", q.value, k.value)
         return node(
             value,
@@ -83,31 +85,31 @@ class by_einsum(Formulas):
 
 
 @variant("M1", "M2")
-class query_scaled_before_the_product(Formulas):
+class query_scaled_before_the_product(Attention):
     """The factor 1 / sqrt(d_k) is applied to the queries, before the scores."""
 
-    def scores(self, q: Var, k: Var) -> Var:
-        return super().scores(ops.scale(q, q.shape[-1] ** -0.5), k)
+    def scores(self, q: Var, k: Var, where: Where) -> Var:
+        return super().scores(ops.scale(q, q.shape[-1] ** -0.5), k, where)
 
-    def scale(self, scores: Var, q: Var, k: Var) -> Var:
+    def scale(self, scores: Var, q: Var, k: Var, where: Where) -> Var:
         return scores
 
 
 @variant("M1", "M2")
-class constant_added_to_every_score(Formulas):
+class constant_added_to_every_score(Attention):
     """Every score is raised by 1, which the softmax takes out again."""
 
-    def scale(self, scores: Var, q: Var, k: Var) -> Var:
-        return ops.add(super().scale(scores, q, k), 1.0)
+    def scale(self, scores: Var, q: Var, k: Var, where: Where) -> Var:
+        return ops.add(super().scale(scores, q, k, where), 1.0)
 
 
 @variant("M1", "M2")
-class blocked_softmax(Formulas):
+class blocked_softmax(Attention):
     """The softmax runs over blocks of 64 keys with a running maximum, as fused kernels do."""
 
     block = 64
 
-    def weights_from(self, scores: Var, allowed: Array | None) -> Var:
+    def weights_from(self, scores: Var, allowed: Array | None, where: Where) -> Var:
         x = scores.value if allowed is None else np.where(allowed, scores.value, -np.inf)
         top = np.full((*x.shape[:-1], 1), -np.inf)
         total = np.zeros_like(top)
@@ -121,25 +123,31 @@ class blocked_softmax(Formulas):
         return node(p, (scores,), lambda g: (p * (g - (g * p).sum(-1, keepdims=True)),))
 
 
-@variant("M1", "M2")
-class float32_all_the_way(Formulas):
+def rounded_to(dtype: str, x: Var) -> Var:
+    """x as an implementation of this dtype holds it between two operations."""
+    narrow = x.value.astype(np.float64 if dtype == "float64" else np.float32)
+    return node(narrow.astype(np.float64), (x,), lambda g: (g,))
+
+
+class RoundedLinear(Linear):
+    """A linear map whose result is rounded."""
+
+    def __call__(self, x: Var, p: Scope, name: str) -> Var:
+        return rounded_to(self.config.dtype, super().__call__(x, p, name))
+
+
+@variant("M1", "M2", also=(RoundedLinear,))
+class float32_all_the_way(Attention):
     """Scores, weights and products are rounded to the asked dtype at every step."""
 
-    def _rounded(self, x: Var) -> Var:
-        narrow = x.value.astype(np.float64 if self.config.dtype == "float64" else np.float32)
-        return node(narrow.astype(np.float64), (x,), lambda g: (g,))
+    def scores(self, q: Var, k: Var, where: Where) -> Var:
+        return rounded_to(self.config.dtype, super().scores(q, k, where))
 
-    def scores(self, q: Var, k: Var) -> Var:
-        return self._rounded(super().scores(q, k))
+    def scale(self, scores: Var, q: Var, k: Var, where: Where) -> Var:
+        return rounded_to(self.config.dtype, super().scale(scores, q, k, where))
 
-    def scale(self, scores: Var, q: Var, k: Var) -> Var:
-        return self._rounded(super().scale(scores, q, k))
-
-    def weights_from(self, scores: Var, allowed: Array | None) -> Var:
-        return self._rounded(super().weights_from(scores, allowed))
-
-    def linear(self, x: Var, p: Scope, name: str) -> Var:
-        return self._rounded(super().linear(x, p, name))
+    def weights_from(self, scores: Var, allowed: Array | None, where: Where) -> Var:
+        return rounded_to(self.config.dtype, super().weights_from(scores, allowed, where))
 
 
 @variant("M1", "M2")
@@ -223,11 +231,9 @@ class a_plain_function_for_attention(ReferenceImplementation):
 
 
 @variant("M1", "M2")
-class gradient_through_the_output_alone(Formulas):
+class gradient_through_the_output_alone(Attention):
     """The weights returned are a copy that carries no gradient."""
 
-    def attention(
-        self, q: Var, k: Var, v: Var, mask: Array | None = None, causal: bool = False
-    ) -> dict[str, Var]:
-        found = super().attention(q, k, v, mask, causal)
+    def __call__(self, q: Var, k: Var, v: Var, where: Where) -> dict[str, Var]:
+        found = super().__call__(q, k, v, where)
         return {**found, "weights": detach(found["weights"])}

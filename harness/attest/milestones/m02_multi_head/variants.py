@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from attest.judging.catalogue import variant
 from attest.reference import ops
-from attest.reference.formulas import Formulas
+from attest.reference.parts.linear import Projections
 from attest.reference.scope import Scope
 from attest.reference.tape import Var
 
 
 @variant("M2")
-class fused_projections(Formulas):
+class fused_projections(Projections):
     """One product with W_Q, W_K and W_V stacked, cut into three."""
 
     def qkv_projection(self, x: Var, p: Scope) -> dict[str, Var]:
@@ -28,7 +28,7 @@ class fused_projections(Formulas):
         y = ops.matmul(x, ops.swap(weight))
         return ops.add(y, ops.concat(biases)) if biases else y
 
-    def keys_and_values(self, x: Var, p: Scope) -> tuple[Var, Var]:
-        D, H = x.shape[-1], self.config.num_heads
+    def key_value(self, x: Var, p: Scope) -> tuple[Var, Var]:
+        D = x.shape[-1]
         joined = self._fused(x, p)
-        return self.split(ops.columns(joined, D, 2 * D), H), self.split(ops.columns(joined, 2 * D, 3 * D), H)
+        return ops.columns(joined, D, 2 * D), ops.columns(joined, 2 * D, 3 * D)

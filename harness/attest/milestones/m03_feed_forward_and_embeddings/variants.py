@@ -11,33 +11,37 @@ from attest.contract import OPERATIONS, Config, float_dtype
 from attest.judging.catalogue import variant
 from attest.reference import ops
 from attest.reference.component import ReferenceComponent
-from attest.reference.formulas import Formulas
 from attest.reference.implementation import ReferenceImplementation
-from attest.reference.layers import Sublayer
+from attest.reference.parts.dropout import Dropout
+from attest.reference.parts.embedding import Embedding
+from attest.reference.parts.feed_forward import FeedForward
+from attest.reference.parts.norms import Residual, Sublayer
+from attest.reference.parts.positions import Sinusoids
+from attest.reference.parts.where import Where
 from attest.reference.scope import Scope
 from attest.reference.tape import Array, Var, node
 
 
 @variant("M3")
-class table_by_exp_and_log(Formulas):
+class table_by_exp_and_log(Sinusoids):
     """Frequencies as exp(-2i ln(10000) / D), worked out in the config's own precision."""
 
-    def position_angles(self, length: int, width: int) -> Array:
+    def angles(self, length: int, width: int) -> Array:
         dtype = float_dtype(self.config.dtype)
         steps: Array = (np.arange(width) // 2 * 2 * (-math.log(10000.0) / width)).astype(dtype)
         positions: Array = np.arange(length)[:, None].astype(dtype)
         return positions * np.exp(steps)
 
-    def position_table(self, length: int, width: int) -> Array:
-        table: Array = super().position_table(length, width).astype(np.float64)
+    def table(self, length: int, width: int) -> Array:
+        table: Array = super().table(length, width).astype(np.float64)
         return table
 
 
 @variant("M3")
-class table_by_turning(Formulas):
+class table_by_turning(Sinusoids):
     """Each row is the one before it, turned by the angle of its pair."""
 
-    def position_table(self, length: int, width: int) -> Array:
+    def table(self, length: int, width: int) -> Array:
         turn = np.exp(1j * 10000.0 ** -(np.arange(0, width, 2) / width))
         states = np.ones((length, len(turn)), complex)
         for p in range(1, length):
@@ -48,11 +52,11 @@ class table_by_turning(Formulas):
 
 
 @variant("M3")
-class positions_on_the_fly(Formulas):
+class positions_on_the_fly(Sinusoids):
     """No table is kept: each call works out the positions it needs."""
 
-    def position_buffer(self) -> Array:
-        return self.position_table(self.config.max_len, self.config.d_model)
+    def buffer(self) -> Array:
+        return self.table(self.config.max_len, self.config.d_model)
 
 
 @variant("M3")
@@ -64,7 +68,7 @@ class no_buffers(ReferenceComponent):
 
 
 @variant("M3")
-class lookup_by_one_hot(Formulas):
+class lookup_by_one_hot(Embedding):
     """Rows are found by a product with one-hot vectors."""
 
     def embed(self, ids: Array, table: Var) -> Var:
@@ -75,19 +79,19 @@ class lookup_by_one_hot(Formulas):
 
 
 @variant("M3")
-class scale_inside_a_copy(Formulas):
+class scale_inside_a_copy(Embedding):
     """The whole table is scaled before the lookup."""
 
-    def input_embedding(self, ids: Array, table: Var, offset: int = 0) -> Var:
-        tokens = self.embed(ids, ops.scale(table, self.embedding_scale()))
-        return self.dropout(self.add_positions(tokens, offset), "embedding")
+    def __call__(self, ids: Array, table: Var, where: Where) -> Var:
+        tokens = self.embed(ids, ops.scale(table, self.scale()))
+        return self.parts.dropout(self.parts.positions.add(tokens, where), "embedding")
 
 
 @variant("M3")
-class dropout_by_masks(Formulas):
+class dropout_by_masks(Dropout):
     """Masks of zeros and ones are multiplied in, the factor comes after."""
 
-    def dropout(self, x: Var, place: str) -> Var:
+    def __call__(self, x: Var, place: str) -> Var:
         p = self.config.dropout
         if self.noise is None or not p:
             return x
@@ -96,20 +100,20 @@ class dropout_by_masks(Formulas):
 
 
 @variant("M3")
-class dropout_at_required_places_only(Formulas):
+class dropout_at_required_places_only(Dropout):
     """Nothing is dropped inside attention or the feed-forward network."""
 
-    def dropout(self, x: Var, place: str) -> Var:
-        return super().dropout(x, place) if place in ("embedding", "sublayer") else x
+    def __call__(self, x: Var, place: str) -> Var:
+        return super().__call__(x, place) if place in ("embedding", "sublayer") else x
 
 
 @variant("M3")
-class dropout_before_the_activation(Formulas):
+class dropout_before_the_activation(FeedForward):
     """Inside the feed-forward network numbers are dropped before the activation."""
 
-    def feed_forward(self, x: Var, p: Scope) -> Var:
-        inner = self.dropout(self.linear(x, p, "inner"), "feed_forward")
-        return self.linear(self.activation(inner), p, "outer")
+    def __call__(self, x: Var, p: Scope) -> Var:
+        inner = self.parts.dropout(self.parts.linear(x, p, "inner"), "feed_forward")
+        return self.parts.linear(self.activation(inner), p, "outer")
 
 
 @variant("M3")
@@ -132,13 +136,13 @@ class Streams:
 
 
 @variant("M3")
-class residual_added_last(Formulas):
+class residual_added_last(Residual):
     """The sublayer's branch is written first, the input added to it."""
 
-    def residual(self, x: Var, sublayer: Sublayer, norm: Scope) -> Var:
+    def __call__(self, x: Var, sublayer: Sublayer, norm: Scope) -> Var:
         if self.config.norm == "pre":
-            return ops.add(self.dropout(sublayer(self.layer_norm(x, norm)), "sublayer"), x)
-        return self.layer_norm(ops.add(self.dropout(sublayer(x), "sublayer"), x), norm)
+            return ops.add(self.parts.dropout(sublayer(self.parts.norm(x, norm)), "sublayer"), x)
+        return self.parts.norm(ops.add(self.parts.dropout(sublayer(x), "sublayer"), x), norm)
 
 
 @variant("M3")
@@ -172,11 +176,11 @@ class only_post_norm(ReferenceImplementation):
 
 
 @variant("M3")
-class feed_forward_in_two_halves(Formulas):
+class feed_forward_in_two_halves(FeedForward):
     """The inner units are worked out in two groups and added."""
 
-    def feed_forward(self, x: Var, p: Scope) -> Var:
-        inner = self.dropout(self.activation(self.linear(x, p, "inner")), "feed_forward")
+    def __call__(self, x: Var, p: Scope) -> Var:
+        inner = self.parts.dropout(self.activation(self.parts.linear(x, p, "inner")), "feed_forward")
         half, width = inner.shape[-1] // 2, inner.shape[-1]
         weight = ops.swap(p["outer.weight"])
         parts = [

@@ -11,84 +11,93 @@ from attest.judging.catalogue import variant
 from attest.milestones.m04_layers.defects.norms import mean, power
 from attest.reference import ops
 from attest.reference.component import ReferenceComponent
-from attest.reference.formulas import Formulas
-from attest.reference.layers import Sublayer
+from attest.reference.parts.layers import Layers
+from attest.reference.parts.norms import LayerNorm, Residual, Sublayer
+from attest.reference.parts.where import Where
 from attest.reference.scope import Scope
 from attest.reference.tape import Array, Var
 
 
 @variant("M4")
-class norm_by_inverse_root(Formulas):
+class norm_by_inverse_root(LayerNorm):
     """The norm multiplies by (variance + eps)^-1/2, with the weight folded in."""
 
-    def layer_norm(self, x: Var, p: Scope) -> Var:
+    def __call__(self, x: Var, p: Scope) -> Var:
         centred = ops.sub(x, mean(x, -1))
         inverse = power(ops.add(mean(ops.mul(centred, centred), -1), self.config.norm_eps), -0.5)
         return ops.add(ops.mul(centred, ops.mul(inverse, p["weight"])), p["bias"])
 
 
 @variant("M4")
-class norm_centred_by_a_matrix(Formulas):
+class norm_centred_by_a_matrix(LayerNorm):
     """The mean is subtracted by a projection matrix."""
 
-    def layer_norm(self, x: Var, p: Scope) -> Var:
+    def __call__(self, x: Var, p: Scope) -> Var:
         width = x.shape[-1]
         projection = Var(np.eye(width) - 1.0 / width)
         centred = ops.sub(x, mean(x, -1))
-        return super().layer_norm(ops.matmul(centred, projection), p)
+        return super().__call__(ops.matmul(centred, projection), p)
 
 
 @variant("M4")
-class query_key_value_in_one_matrix(Formulas):
+class query_key_value_in_one_matrix(Layers):
     """Self-attention multiplies by one stacked matrix and cuts the result in three."""
 
-    def self_attention(self, x: Var, mask: Array | None, p: Scope, causal: bool) -> Var:
+    def self_attention(self, x: Var, p: Scope, where: Where) -> Var:
         width = self.config.d_model
         stacked = ops.concat([p[f"{name}.weight"] for name in ("query", "key", "value")], axis=0)
         joined = ops.matmul(x, ops.swap(stacked))
         if p.get("query.bias") is not None:
             joined = ops.add(joined, ops.concat([p[f"{n}.bias"] for n in ("query", "key", "value")], axis=0))
         q, k, v = (
-            self.split(ops.columns(joined, i * width, (i + 1) * width), self.config.num_heads)
+            self.parts.heads.split(ops.columns(joined, i * width, (i + 1) * width), self.config.num_heads)
             for i in range(3)
         )
-        allowed = self.allowed_for(mask, x.shape[0], x.shape[1], x.shape[1])
-        heads = self.attention(q, k, v, allowed, causal)["output"]
-        return self.combine(self.merge(heads), p)
+        allowed = self.parts.heads.allowed_for(where.mask, x.shape[0], x.shape[1], x.shape[1])
+        heads = self.parts.attention(q, k, v, where.but(mask=allowed))["output"]
+        return self.parts.heads.combine(self.parts.heads.merge(heads), p)
 
 
 @variant("M4")
-class residual_from_the_right(Formulas):
+class residual_from_the_right(Residual):
     """f(x) + x, with the dropout mask drawn whether it is used or not."""
 
-    def residual(self, x: Var, sublayer: Sublayer, norm: Scope) -> Var:
-        inner = self.layer_norm(x, norm) if self.config.norm == "pre" else x
-        joined = ops.add(self.dropout(sublayer(inner), "sublayer"), x)
-        return joined if self.config.norm == "pre" else self.layer_norm(joined, norm)
+    def __call__(self, x: Var, sublayer: Sublayer, norm: Scope) -> Var:
+        inner = self.parts.norm(x, norm) if self.config.norm == "pre" else x
+        joined = ops.add(self.parts.dropout(sublayer(inner), "sublayer"), x)
+        return joined if self.config.norm == "pre" else self.parts.norm(joined, norm)
 
 
 @variant("M4")
-class triangle_joined_with_the_mask(Formulas):
+class triangle_joined_with_the_mask(Layers):
     """The triangle is written into the mask, expanded to every pair."""
 
-    def decoder_self_attention(self, x: Var, mask: Array | None, p: Scope) -> Var:
+    def decoder_self_attention(self, x: Var, p: Scope, where: Where) -> Var:
         length = x.shape[1]
         triangle: Array = np.tri(length, dtype=bool)
         whole = (
-            triangle[None] if mask is None else np.broadcast_to(triangle & mask, (x.shape[0], length, length))
+            triangle[None]
+            if where.mask is None
+            else np.broadcast_to(triangle & where.mask, (x.shape[0], length, length))
         )
-        return self.self_attention(x, whole, p, causal=False)
+        return self.self_attention(x, p, where.but(mask=whole, causal=False))
 
 
 @variant("M4")
-class triangle_kept_and_grown(Formulas):
+class triangle_kept_and_grown(Layers):
     """One large triangle is kept and cut to the length of each call."""
 
-    def decoder_self_attention(self, x: Var, mask: Array | None, p: Scope) -> Var:
+    def decoder_self_attention(self, x: Var, p: Scope, where: Where) -> Var:
         length = x.shape[1]
         if not hasattr(self, "_kept") or len(self._kept) < length:
             self._kept: Array = np.tri(2 * length, dtype=bool)
-        return self.self_attention(x, self.combine_masks(mask, self._kept[:length, :length]), p, causal=False)
+        return self.self_attention(
+            x,
+            p,
+            where.but(
+                mask=self.parts.masks.combine_masks(where.mask, self._kept[:length, :length]), causal=False
+            ),
+        )
 
 
 @variant("M4")
@@ -127,23 +136,25 @@ class padded_positions_come_out_zero(ReferenceComponent):
 
 
 @variant("M4")
-class layers_called_from_the_top(Formulas):
+class layers_called_from_the_top(Layers):
     """The stack is a recursion: layer i asks for the output of layer i - 1."""
 
-    def encoder(self, x: Var, mask: Array | None, p: Scope) -> Var:
+    def encoder(self, x: Var, p: Scope, where: Where) -> Var:
         def output(i: int) -> Var:
-            return x if i < 0 else self.encoder_layer(output(i - 1), mask, self.layer_scope(p, i))
+            return (
+                x if i < 0 else self.encoder_layer(output(i - 1), self.layer_scope(p, i), where.but(layer=i))
+            )
 
         return self.final_norm(output(self.config.num_encoder_layers - 1), p)
 
 
 @variant("M4")
-class keys_of_the_memory_first(Formulas):
+class keys_of_the_memory_first(Layers):
     """Keys and values of the memory are computed before the queries, as a cache would."""
 
-    def cross_attention(self, x: Var, memory: Var, mask: Array | None, p: Scope) -> Var:
-        k, v = self.keys_and_values(memory, p)
-        return self.attend(x, k, v, p, mask)["output"]
+    def cross_attention(self, x: Var, memory: Var, p: Scope, where: Where) -> Var:
+        k, v = self.parts.heads.keys_and_values(memory, p, where)
+        return self.parts.heads.attend(x, k, v, p, where)["output"]
 
 
 @variant("M4")

@@ -11,18 +11,19 @@ import numpy as np
 from attest.contract import Arrays
 from attest.judging.catalogue import variant
 from attest.reference import ops
-from attest.reference.formulas import Formulas
+from attest.reference.parts.embedding import Logits
 from attest.reference.scope import Scope
 from attest.reference.tape import Array, Var
 from attest.reference.trainer import ReferenceTrainer
-from attest.reference.training import Moments
+from attest.reference.training.loss import Loss
+from attest.reference.training.optimisation import Adam, Clipping, Moments
 from attest.reference.transformer import ReferenceTransformer
 
 LONG = ("M5.10b",)  # five hundred steps of the reference; one variant of each kind is enough
 
 
 @variant("M5")
-class loss_by_log_sum_exp(Formulas):
+class loss_by_log_sum_exp(Loss):
     """The loss of a token is log-sum-exp minus what its target asks for."""
 
     def token_losses(self, logits: Var, labels: Array, smoothing: float) -> Var:
@@ -34,7 +35,7 @@ class loss_by_log_sum_exp(Formulas):
 
 
 @variant("M5", spared=LONG)
-class adam_folds_its_corrections(Formulas):
+class adam_folds_its_corrections(Adam):
     """Both corrections go into the rate, and epsilon is scaled to match."""
 
     def adam_direction(self, name: str, g: Array, moments: Moments) -> Array:
@@ -48,7 +49,7 @@ class adam_folds_its_corrections(Formulas):
 
 
 @variant("M5", spared=LONG)
-class clips_with_a_safe_norm(Formulas):
+class clips_with_a_safe_norm(Clipping):
     """The norm is taken of gradients divided by their largest number."""
 
     def global_norm(self, gradients: Arrays) -> float:
@@ -103,13 +104,13 @@ class starts_small(ReferenceTransformer):
 
 
 @variant("M5", spared=LONG)
-class projects_with_the_bias_first(Formulas):
+class projects_with_the_bias_first(Logits):
     """The projection's bias is one more column of the weight."""
 
-    def project(self, x: Var, p: Scope) -> Var:
+    def __call__(self, x: Var, p: Scope) -> Var:
         bias = p.get("projection.bias")
         if bias is None:
-            return super().project(x, p)
+            return super().__call__(x, p)
         ones = Var(np.ones((*x.shape[:-1], 1)))
-        weight = ops.concat([self.projection_weight(p), ops.reshape(bias, (*bias.shape, 1))])
+        weight = ops.concat([self.weight(p), ops.reshape(bias, (*bias.shape, 1))])
         return ops.matmul(ops.concat([x, ones]), ops.swap(weight))

@@ -9,24 +9,23 @@ import numpy as np
 
 from attest.contract import Arrays
 from attest.judging.catalogue import variant
-from attest.reference.cache import Kept, State
-from attest.reference.formulas import Formulas
+from attest.reference.decoding.cache import Cache, Kept, State
+from attest.reference.decoding.sampling import Sampling, normalised
 from attest.reference.generator import Hypothesis, ReferenceGenerator
-from attest.reference.sampling import normalised
 from attest.reference.scope import Scope
 from attest.reference.tape import Array, Var
 from attest.reference.transformer import ReferenceTransformer
 
 
 @variant("M6", spared=("M6.4",))
-class prefix_run_again(Formulas):
+class prefix_run_again(Cache):
     """The state is the tokens alone: every step runs the decoder over all of them. Right, and slow."""
 
     def step(self, state: State, tokens: Array, p: Scope) -> tuple[Var, State]:
         self.check_room(state, tokens.shape[1])
         read = np.concatenate([state.tokens, tokens], axis=1)
-        logits = self.transformer(state.source, read, p).value[:, -tokens.shape[1] :]
-        allowed = np.concatenate([state.allowed, self.target_mask(tokens)], axis=2)
+        logits = self.parts.model(state.source, read, p).value[:, -tokens.shape[1] :]
+        allowed = np.concatenate([state.allowed, self.parts.model.target_mask(tokens)], axis=2)
         return Var(logits), replace(state, tokens=read, allowed=allowed)
 
     def reorder(self, state: State, rows: Array) -> State:
@@ -34,7 +33,7 @@ class prefix_run_again(Formulas):
 
 
 @variant("M6")
-class ring_buffer(Formulas):
+class ring_buffer(Cache):
     """Keys and values lie in a ring and are read out in the order of their positions."""
 
     def append(self, held: Kept, new: Array) -> Kept:
@@ -48,7 +47,7 @@ class ring_buffer(Formulas):
 
 
 @variant("M6")
-class cache_by_concatenation(Formulas):
+class cache_by_concatenation(Cache):
     """Every step joins old and new keys into a new array."""
 
     def append(self, held: Kept, new: Array) -> Kept:
@@ -104,7 +103,7 @@ class row_by_row(ReferenceGenerator):
 
 
 @variant("M6")
-class top_k_by_threshold(Formulas):
+class top_k_by_threshold(Sampling):
     """The k-th largest logit is found by a partial sort, and whatever reaches it is kept."""
 
     def keep_top_k(self, logits: Array, top_k: int) -> Array:
@@ -114,7 +113,7 @@ class top_k_by_threshold(Formulas):
 
 
 @variant("M6")
-class top_p_from_the_tail(Formulas):
+class top_p_from_the_tail(Sampling):
     """Tokens are cut off from the least likely on, as long as what is left reaches p."""
 
     def keep_top_p(self, probabilities: Array, top_p: float) -> Array:
@@ -129,7 +128,7 @@ class top_p_from_the_tail(Formulas):
 
 
 @variant("M6")
-class temperature_in_single_precision(Formulas):
+class temperature_in_single_precision(Sampling):
     """Logits are divided and exponentiated in float32 where they came in float32."""
 
     def next_token_distribution(

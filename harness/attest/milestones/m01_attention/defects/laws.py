@@ -14,94 +14,97 @@ import numpy as np
 from attest.judging.catalogue import defect
 from attest.reference import ops
 from attest.reference.component import ReferenceComponent
-from attest.reference.formulas import Formulas
+from attest.reference.parts.attention import Attention
+from attest.reference.parts.where import Where
 from attest.reference.tape import Array, Var
 
 Inputs = Mapping[str, Any]
 
 
 @defect("M1.7")
-class loop_over_batch(Formulas):
+class loop_over_batch(Attention):
     """Rows of the batch are attended to one after the other."""
 
-    def attention(
-        self, q: Var, k: Var, v: Var, mask: Array | None = None, causal: bool = False
-    ) -> dict[str, Var]:
-        per_row = mask is not None and mask.ndim == q.ndim and len(mask) == q.shape[0]
+    def __call__(self, q: Var, k: Var, v: Var, where: Where) -> dict[str, Var]:
+        per_row = where.mask is not None and where.mask.ndim == q.ndim and len(where.mask) == q.shape[0]
         rows = []
         for b in range(q.shape[0]):
             row = [ops.index(x, slice(b, b + 1)) for x in (q, k, v)]
-            seen = mask[b : b + 1] if mask is not None and per_row else mask
-            rows.append(super().attention(row[0], row[1], row[2], seen, causal))
+            seen = where.mask[b : b + 1] if where.mask is not None and per_row else where.mask
+            rows.append(super().__call__(row[0], row[1], row[2], where.but(mask=seen)))
         return {name: ops.concat([row[name] for row in rows], axis=0) for name in rows[0]}
 
 
 @defect("M1.7")
-class loop_over_positions(Formulas):
+class loop_over_positions(Attention):
     """Scores are computed query by query."""
 
-    def scores(self, q: Var, k: Var) -> Var:
+    def scores(self, q: Var, k: Var, where: Where) -> Var:
         rows = [
-            super(loop_over_positions, self).scores(ops.index(q, (..., slice(t, t + 1), slice(None))), k)
+            super(loop_over_positions, self).scores(
+                ops.index(q, (..., slice(t, t + 1), slice(None))), k, where
+            )
             for t in range(q.shape[-2])
         ]
         return ops.concat(rows, axis=-2)
 
 
 @defect("M1.7")
-class loop_over_keys(Formulas):
+class loop_over_keys(Attention):
     """Values are summed key by key."""
 
-    def mix(self, weights: Var, v: Var) -> Var:
+    def mix(self, weights: Var, v: Var, where: Where) -> Var:
         total = super().mix(
-            ops.index(weights, (..., slice(0, 1))), ops.index(v, (..., slice(0, 1), slice(None)))
+            ops.index(weights, (..., slice(0, 1))), ops.index(v, (..., slice(0, 1), slice(None))), where
         )
         for s in range(1, v.shape[-2]):
             part = ops.index(weights, (..., slice(s, s + 1)))
-            total = ops.add(total, super().mix(part, ops.index(v, (..., slice(s, s + 1), slice(None)))))
+            total = ops.add(
+                total, super().mix(part, ops.index(v, (..., slice(s, s + 1), slice(None))), where)
+            )
         return total
 
 
 @defect("M1.12", "M1.2")
-class bias_by_key_index(Formulas):
+class bias_by_key_index(Attention):
     """Nearby keys are preferred, as if positions belonged here."""
 
-    def scale(self, scores: Var, q: Var, k: Var) -> Var:
-        return ops.add(super().scale(scores, q, k), -0.1 * np.arange(k.shape[-2]))
+    def scale(self, scores: Var, q: Var, k: Var, where: Where) -> Var:
+        return ops.add(super().scale(scores, q, k, where), -0.1 * np.arange(k.shape[-2]))
 
 
 @defect("M1.12", "M1.2")
-class batch_mean_removed(Formulas):
+class batch_mean_removed(Attention):
     """The mean over the batch is subtracted from the queries."""
 
-    def scores(self, q: Var, k: Var) -> Var:
+    def scores(self, q: Var, k: Var, where: Where) -> Var:
         mean = ops.matmul(Var(np.full((1, q.shape[0]), 1.0 / q.shape[0])), ops.reshape(q, (q.shape[0], -1)))
-        return super().scores(ops.sub(q, ops.reshape(mean, (1, *q.shape[1:]))), k)
+        return super().scores(ops.sub(q, ops.reshape(mean, (1, *q.shape[1:]))), k, where)
 
 
 @defect("M1.12", "M1.2")
-class first_row_for_all(Formulas):
+class first_row_for_all(Attention):
     """Every row of the batch reads the values of the first."""
 
-    def mix(self, weights: Var, v: Var) -> Var:
-        return super().mix(weights, ops.index(v, slice(0, 1)))
+    def mix(self, weights: Var, v: Var, where: Where) -> Var:
+        return super().mix(weights, ops.index(v, slice(0, 1)), where)
 
 
 @defect("M1.12", "M1.2")
-class values_squashed(Formulas):
+class values_squashed(Attention):
     """A tanh is applied to the values."""
 
-    def mix(self, weights: Var, v: Var) -> Var:
+    def mix(self, weights: Var, v: Var, where: Where) -> Var:
         y = np.tanh(v.value)
-        return super().mix(weights, ops.elementwise(v, y, 1 - y * y))
+        return super().mix(weights, ops.elementwise(v, y, 1 - y * y), where)
 
 
 @defect("M1.12", "M1.2")
-class output_doubled(Formulas):
+class output_doubled(Attention):
     """The output is twice what the weights make of the values."""
 
-    def mix(self, weights: Var, v: Var) -> Var:
-        return ops.scale(super().mix(weights, v), 2.0)
+    def mix(self, weights: Var, v: Var, where: Where) -> Var:
+        return ops.scale(super().mix(weights, v, where), 2.0)
 
 
 @defect("M1.14", "M1.14a")

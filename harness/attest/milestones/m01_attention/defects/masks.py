@@ -9,20 +9,22 @@ import numpy as np
 
 from attest.judging.catalogue import defect
 from attest.reference import ops
-from attest.reference.formulas import Formulas
 from attest.reference.implementation import ReferenceImplementation
+from attest.reference.parts.attention import Attention
+from attest.reference.parts.masks import Masks
+from attest.reference.parts.where import Where
 from attest.reference.tape import Array, Var, node
 
 
-class Filled(Formulas):
+class Filled(Attention):
     """Hidden scores are replaced by a number, and the softmax does the rest."""
 
     fill = -1e9
 
-    def weights_from(self, scores: Var, allowed: Array | None) -> Var:
+    def weights_from(self, scores: Var, allowed: Array | None, where: Where) -> Var:
         if allowed is None:
-            return super().weights_from(scores, None)
-        weights = super().weights_from(ops.where(allowed, scores, self.fill), None)
+            return super().weights_from(scores, None, where)
+        weights = super().weights_from(ops.where(allowed, scores, self.fill), None, where)
         return ops.where(_sighted(allowed), weights, 0.0)
 
 
@@ -55,48 +57,48 @@ class fill_with_zero(Filled):
 
 
 @defect("M1.4")
-class hidden_scores_lowered_by_1e4(Formulas):
+class hidden_scores_lowered_by_1e4(Attention):
     """-10000 is added to hidden scores, which a large hidden score outweighs."""
 
-    def weights_from(self, scores: Var, allowed: Array | None) -> Var:
+    def weights_from(self, scores: Var, allowed: Array | None, where: Where) -> Var:
         lowered = scores if allowed is None else ops.add(scores, np.where(allowed, 0.0, -1e4))
-        weights = super().weights_from(lowered, None)
+        weights = super().weights_from(lowered, None, where)
         return weights if allowed is None else ops.where(_sighted(allowed), weights, 0.0)
 
 
 @defect("M1.4", "M1.5")
-class mask_added_as_zero_and_one(Formulas):
+class mask_added_as_zero_and_one(Attention):
     """The boolean mask is added to the scores as 0 and 1."""
 
-    def weights_from(self, scores: Var, allowed: Array | None) -> Var:
+    def weights_from(self, scores: Var, allowed: Array | None, where: Where) -> Var:
         moved = scores if allowed is None else ops.add(scores, allowed.astype(np.float64))
-        return super().weights_from(moved, None)
+        return super().weights_from(moved, None, where)
 
 
 @defect("M1.4", "M1.5")
-class mask_multiplies_scores(Formulas):
+class mask_multiplies_scores(Attention):
     """Scores are multiplied by the mask, which makes hidden ones 0."""
 
-    def weights_from(self, scores: Var, allowed: Array | None) -> Var:
+    def weights_from(self, scores: Var, allowed: Array | None, where: Where) -> Var:
         moved = scores if allowed is None else ops.scale(scores, allowed.astype(np.float64))
-        return super().weights_from(moved, None)
+        return super().weights_from(moved, None, where)
 
 
 @defect("M1.3", "M1.4")
-class mask_after_softmax(Formulas):
+class mask_after_softmax(Attention):
     """The mask multiplies the weights, after the softmax."""
 
-    def weights_from(self, scores: Var, allowed: Array | None) -> Var:
-        weights = super().weights_from(scores, None)
+    def weights_from(self, scores: Var, allowed: Array | None, where: Where) -> Var:
+        weights = super().weights_from(scores, None, where)
         return weights if allowed is None else ops.where(allowed, weights, 0.0)
 
 
 @defect("M1.4")
-class renormalised_after_softmax(Formulas):
+class renormalised_after_softmax(Attention):
     """Hidden weights are zeroed after the softmax and the rest divided by their sum, which may be 0."""
 
-    def weights_from(self, scores: Var, allowed: Array | None) -> Var:
-        weights = super().weights_from(scores, None)
+    def weights_from(self, scores: Var, allowed: Array | None, where: Where) -> Var:
+        weights = super().weights_from(scores, None, where)
         if allowed is None:
             return weights
         kept = np.where(allowed, weights.value, 0.0)
@@ -106,12 +108,12 @@ class renormalised_after_softmax(Formulas):
 
 
 @defect("M1.4")
-class maximum_of_hidden_scores_too(Formulas):
+class maximum_of_hidden_scores_too(Attention):
     """The maximum that is subtracted is taken over hidden keys as well, so that visible ones underflow."""
 
-    def weights_from(self, scores: Var, allowed: Array | None) -> Var:
+    def weights_from(self, scores: Var, allowed: Array | None, where: Where) -> Var:
         if allowed is None:
-            return super().weights_from(scores, None)
+            return super().weights_from(scores, None, where)
         raised = np.exp(scores.value - scores.value.max(-1, keepdims=True)) * allowed
         total = raised.sum(-1, keepdims=True)
         p = raised / np.where(_sighted(allowed), total, 1.0)
@@ -119,7 +121,7 @@ class maximum_of_hidden_scores_too(Formulas):
 
 
 @defect("M1.4", "M1.6")
-class mask_ignored(Formulas):
+class mask_ignored(Masks):
     """The mask is accepted and not used."""
 
     def combine_masks(self, mask: Array | None, causal: Array | None) -> Array | None:
@@ -127,7 +129,7 @@ class mask_ignored(Formulas):
 
 
 @defect("M1.4", "M1.6")
-class polarity_flipped(Formulas):
+class polarity_flipped(Masks):
     """True is taken to mean hidden."""
 
     def combine_masks(self, mask: Array | None, causal: Array | None) -> Array | None:
@@ -136,21 +138,19 @@ class polarity_flipped(Formulas):
 
 
 @defect("M1.4")
-class mask_on_queries(Formulas):
+class mask_on_queries(Masks):
     """Where there are as many queries as keys, the padding mask hides queries instead of keys."""
 
-    def combine_masks(self, mask: Array | None, causal: Array | None) -> Array | None:
-        if mask is not None and mask.ndim > 2 and mask.shape[-2] == 1:
-            mask = mask.swapaxes(-1, -2)
-        return super().combine_masks(mask, causal)
-
-    def weights_from(self, scores: Var, allowed: Array | None) -> Var:
-        fits = allowed is None or scores.shape == np.broadcast_shapes(scores.shape, allowed.shape)
-        return super().weights_from(scores, allowed if fits else None)
+    def allowed(self, where: Where, T: int, S: int) -> Array | None:
+        mask = where.mask
+        if mask is None or mask.ndim == 2 or mask.shape[-2] != 1:
+            return super().allowed(where, T, S)
+        turned = where.but(mask=mask.swapaxes(-1, -2))
+        return super().allowed(turned, T, S) if S in (1, T) else None
 
 
 @defect("M1.4")
-class integer_mask_ignored(Formulas):
+class integer_mask_ignored(Masks):
     """A mask that is not boolean is passed over."""
 
     def combine_masks(self, mask: Array | None, causal: Array | None) -> Array | None:
@@ -158,15 +158,15 @@ class integer_mask_ignored(Formulas):
 
 
 @defect("M1.4a")
-class nan_through_zero_weight(Formulas):
+class nan_through_zero_weight(Attention):
     """A weight of zero is multiplied with a hidden NaN or infinity, which gives NaN."""
 
-    def mix(self, weights: Var, v: Var) -> Var:
+    def mix(self, weights: Var, v: Var, where: Where) -> Var:
         return ops.matmul(weights, v)
 
 
 @defect("M1.4b")
-class pad_starts_late(Formulas):
+class pad_starts_late(Masks):
     """The first padded position still counts as real."""
 
     def length_mask(self, lengths: Array, size: int) -> Array:
@@ -174,7 +174,7 @@ class pad_starts_late(Formulas):
 
 
 @defect("M1.4b")
-class length_mask_inverted(Formulas):
+class length_mask_inverted(Masks):
     """True marks padding."""
 
     def length_mask(self, lengths: Array, size: int) -> Array:
@@ -182,7 +182,7 @@ class length_mask_inverted(Formulas):
 
 
 @defect("M1.4b")
-class length_of_the_longest_row(Formulas):
+class length_of_the_longest_row(Masks):
     """Every row gets the length of the longest."""
 
     def length_mask(self, lengths: Array, size: int) -> Array:
@@ -190,7 +190,7 @@ class length_of_the_longest_row(Formulas):
 
 
 @defect("M1.4c")
-class pad_id_hardcoded(Formulas):
+class pad_id_hardcoded(Masks):
     """Padding is taken to be id 0."""
 
     def padding_mask(self, ids: Array, pad_id: int) -> Array:
@@ -198,7 +198,7 @@ class pad_id_hardcoded(Formulas):
 
 
 @defect("M1.4c")
-class padding_mask_inverted(Formulas):
+class padding_mask_inverted(Masks):
     """True marks padding."""
 
     def padding_mask(self, ids: Array, pad_id: int) -> Array:
@@ -206,7 +206,7 @@ class padding_mask_inverted(Formulas):
 
 
 @defect("M1.4c")
-class pads_counted_as_a_tail(Formulas):
+class pads_counted_as_a_tail(Masks):
     """Pads are counted and hidden at the end of the row, wherever they stand."""
 
     def padding_mask(self, ids: Array, pad_id: int) -> Array:
@@ -214,7 +214,7 @@ class pads_counted_as_a_tail(Formulas):
 
 
 @defect("M1.5", "M1.5a")
-class causal_off_by_one(Formulas):
+class causal_off_by_one(Masks):
     """Each query also sees the next key."""
 
     def causal_allowed(self, T: int, S: int) -> Array:
@@ -222,7 +222,7 @@ class causal_off_by_one(Formulas):
 
 
 @defect("M1.5", "M1.5a")
-class causal_excludes_diagonal(Formulas):
+class causal_excludes_diagonal(Masks):
     """A query does not see its own position."""
 
     def causal_allowed(self, T: int, S: int) -> Array:
@@ -230,7 +230,7 @@ class causal_excludes_diagonal(Formulas):
 
 
 @defect("M1.5", "M1.5a")
-class causal_transposed(Formulas):
+class causal_transposed(Masks):
     """The triangle is upper: each query sees itself and the future."""
 
     def causal_allowed(self, T: int, S: int) -> Array:
@@ -238,7 +238,7 @@ class causal_transposed(Formulas):
 
 
 @defect("M1.5", "M1.5a")
-class causal_top_left_when_T_ne_S(Formulas):
+class causal_top_left_when_T_ne_S(Masks):
     """The triangle starts at the first key, so that a cached step sees only that."""
 
     def causal_allowed(self, T: int, S: int) -> Array:
@@ -246,7 +246,7 @@ class causal_top_left_when_T_ne_S(Formulas):
 
 
 @defect("M1.5")
-class causal_ignored(Formulas):
+class causal_ignored(Masks):
     """`causal` is accepted and not used."""
 
     def combine_masks(self, mask: Array | None, causal: Array | None) -> Array | None:
@@ -254,12 +254,12 @@ class causal_ignored(Formulas):
 
 
 @defect("M1.5")
-class future_values_leak(Formulas):
+class future_values_leak(Attention):
     """A trace of the mean of all values is added, those of the future included."""
 
-    def mix(self, weights: Var, v: Var) -> Var:
+    def mix(self, weights: Var, v: Var, where: Where) -> Var:
         mean = Var(np.full((*v.shape[:-2], weights.shape[-2], v.shape[-2]), 1e-4 / v.shape[-2]))
-        return ops.add(super().mix(weights, v), ops.matmul(mean, v))
+        return ops.add(super().mix(weights, v, where), ops.matmul(mean, v))
 
 
 @defect("M1.5a")
@@ -273,7 +273,7 @@ class causal_mask_kept_by_queries(ReferenceImplementation):
 
 
 @defect("M1.6")
-class combined_by_or(Formulas):
+class combined_by_or(Masks):
     """A key is visible where either mask allows it."""
 
     def combine_masks(self, mask: Array | None, causal: Array | None) -> Array | None:
@@ -283,7 +283,7 @@ class combined_by_or(Formulas):
 
 
 @defect("M1.6")
-class causal_replaces_the_mask(Formulas):
+class causal_replaces_the_mask(Masks):
     """With causal attention the mask is passed over."""
 
     def combine_masks(self, mask: Array | None, causal: Array | None) -> Array | None:
@@ -291,7 +291,7 @@ class causal_replaces_the_mask(Formulas):
 
 
 @defect("M1.6")
-class additive_masks_by_max(Formulas):
+class additive_masks_by_max(Masks):
     """Masks of 0 and minus infinity are combined by their maximum instead of their minimum."""
 
     def combine_masks(self, mask: Array | None, causal: Array | None) -> Array | None:
@@ -302,18 +302,26 @@ class additive_masks_by_max(Formulas):
 
 
 @defect("M1.6")
-class batch_mask_on_wrong_axis(Formulas):
+class batch_mask_on_wrong_axis(Attention):
     """The mask of the batch lands on the axis after it where both have one length."""
 
-    def attention(
-        self, q: Var, k: Var, v: Var, mask: Array | None = None, causal: bool = False
-    ) -> dict[str, Var]:
-        fits = mask is not None and mask.ndim == q.ndim and q.shape[0] == q.shape[1] and mask.shape[1] == 1
-        return super().attention(q, k, v, mask.swapaxes(0, 1) if mask is not None and fits else mask, causal)
+    def __call__(self, q: Var, k: Var, v: Var, where: Where) -> dict[str, Var]:
+        fits = (
+            where.mask is not None
+            and where.mask.ndim == q.ndim
+            and q.shape[0] == q.shape[1]
+            and where.mask.shape[1] == 1
+        )
+        return super().__call__(
+            q,
+            k,
+            v,
+            where.but(mask=where.mask.swapaxes(0, 1) if where.mask is not None and fits else where.mask),
+        )
 
 
 @defect("M1.6")
-class stale_mask_cache(Formulas):
+class stale_mask_cache(Masks):
     """The combined mask is kept by shape and used for the next call of that shape."""
 
     def combine_masks(self, mask: Array | None, causal: Array | None) -> Array | None:
@@ -324,7 +332,7 @@ class stale_mask_cache(Formulas):
 
 
 @defect("M1.6")
-class mask_over_heads_repeated(Formulas):
+class mask_over_heads_repeated(Masks):
     """A mask with a head axis is reduced to its first head."""
 
     def combine_masks(self, mask: Array | None, causal: Array | None) -> Array | None:
@@ -334,43 +342,43 @@ class mask_over_heads_repeated(Formulas):
 
 
 @defect("M1.11", "M1.11a")
-class nan_on_blind_row(Formulas):
+class nan_on_blind_row(Attention):
     """A query that sees nothing divides zero by zero."""
 
-    def weights_from(self, scores: Var, allowed: Array | None) -> Var:
-        weights = super().weights_from(scores, allowed)
+    def weights_from(self, scores: Var, allowed: Array | None, where: Where) -> Var:
+        weights = super().weights_from(scores, allowed, where)
         return weights if allowed is None else ops.scale(weights, _nan_where_blind(allowed))
 
 
 @defect("M1.11")
-class mean_of_v_on_blind_row(Formulas):
+class mean_of_v_on_blind_row(Attention):
     """With a finite fill a query that sees nothing gets the mean of the hidden values."""
 
-    def weights_from(self, scores: Var, allowed: Array | None) -> Var:
+    def weights_from(self, scores: Var, allowed: Array | None, where: Where) -> Var:
         if allowed is None:
-            return super().weights_from(scores, None)
-        return super().weights_from(ops.where(allowed, scores, -1e9), None)
+            return super().weights_from(scores, None, where)
+        return super().weights_from(ops.where(allowed, scores, -1e9), None, where)
 
 
 @defect("M1.11")
-class blind_row_sees_everything(Formulas):
+class blind_row_sees_everything(Attention):
     """With a large number subtracted from all scores, a query that sees nothing attends as if unmasked."""
 
-    def weights_from(self, scores: Var, allowed: Array | None) -> Var:
+    def weights_from(self, scores: Var, allowed: Array | None, where: Where) -> Var:
         if allowed is not None:
             allowed = allowed | ~allowed.any(-1, keepdims=True)
-        return super().weights_from(scores, allowed)
+        return super().weights_from(scores, allowed, where)
 
 
 @defect("M1.11a")
-class nan_gradient_on_blind_row(Formulas):
+class nan_gradient_on_blind_row(Attention):
     """The NaN of a blind row is replaced after the softmax, and comes back in the gradient."""
 
-    def weights_from(self, scores: Var, allowed: Array | None) -> Var:
+    def weights_from(self, scores: Var, allowed: Array | None, where: Where) -> Var:
         if allowed is None:
-            return super().weights_from(scores, None)
+            return super().weights_from(scores, None, where)
         spoiled = _nan_where_blind(allowed)
-        return super().weights_from(node(scores.value, (scores,), lambda g: (g * spoiled,)), allowed)
+        return super().weights_from(node(scores.value, (scores,), lambda g: (g * spoiled,)), allowed, where)
 
 
 def _nan_where_blind(allowed: Array) -> Array:

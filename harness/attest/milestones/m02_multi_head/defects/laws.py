@@ -13,7 +13,9 @@ import numpy as np
 from attest.judging.catalogue import defect
 from attest.reference import ops
 from attest.reference.component import ReferenceComponent
-from attest.reference.formulas import Formulas
+from attest.reference.parts.attention import Attention
+from attest.reference.parts.heads import MultiHead
+from attest.reference.parts.where import Where
 from attest.reference.scope import Scope
 from attest.reference.tape import Array, Var, node
 
@@ -21,7 +23,7 @@ Inputs = Mapping[str, Any]
 
 
 @defect("M2.8")
-class mask_first_head_only(Formulas):
+class mask_first_head_only(MultiHead):
     """Only the first head is masked."""
 
     def allowed_for(self, mask: Array | None, B: int, T: int, S: int) -> Array | None:
@@ -33,7 +35,7 @@ class mask_first_head_only(Formulas):
 
 
 @defect("M2.8")
-class mask_broadcast_over_heads(Formulas):
+class mask_broadcast_over_heads(MultiHead):
     """The batch axis of the mask lines up with the heads where both have one length."""
 
     def allowed_for(self, mask: Array | None, B: int, T: int, S: int) -> Array | None:
@@ -43,7 +45,7 @@ class mask_broadcast_over_heads(Formulas):
 
 
 @defect("M2.8")
-class mask_of_the_first_row(Formulas):
+class mask_of_the_first_row(MultiHead):
     """The mask of the first row is used for the whole batch."""
 
     def allowed_for(self, mask: Array | None, B: int, T: int, S: int) -> Array | None:
@@ -51,7 +53,7 @@ class mask_of_the_first_row(Formulas):
 
 
 @defect("M2.8")
-class padding_reduced_to_its_length(Formulas):
+class padding_reduced_to_its_length(MultiHead):
     """A key padding mask is replaced by its number of keys, as if padding were always on the right."""
 
     def allowed_for(self, mask: Array | None, B: int, T: int, S: int) -> Array | None:
@@ -61,7 +63,7 @@ class padding_reduced_to_its_length(Formulas):
 
 
 @defect("M2.8")
-class mask_tiled_in_the_wrong_order(Formulas):
+class mask_tiled_in_the_wrong_order(MultiHead):
     """A mask repeated for batch times heads is tiled where it should be repeated row by row."""
 
     def allowed_for(self, mask: Array | None, B: int, T: int, S: int) -> Array | None:
@@ -73,21 +75,21 @@ class mask_tiled_in_the_wrong_order(Formulas):
 
 
 @defect("M2.9", "M2.2")
-class attends_across_batch(Formulas):
+class attends_across_batch(MultiHead):
     """The first axis is taken for the positions, so that rows of the batch attend to each other."""
 
-    def multi_head_attention(
-        self, query: Var, key_value: Var, p: Scope, mask: Array | None = None, causal: bool = False
-    ) -> dict[str, Var]:
-        if query.shape != key_value.shape or mask is not None:
-            return super().multi_head_attention(query, key_value, p, mask, causal)
-        turned = super().multi_head_attention(ops.swap(query, 0, 1), ops.swap(key_value, 0, 1), p)
-        right = super().multi_head_attention(query, key_value, p)["weights"]
+    def __call__(self, query: Var, key_value: Var, p: Scope, where: Where) -> dict[str, Var]:
+        if query.shape != key_value.shape or where.mask is not None:
+            return super().__call__(query, key_value, p, where)
+        turned = super().__call__(
+            ops.swap(query, 0, 1), ops.swap(key_value, 0, 1), p, where.but(mask=None, causal=False)
+        )
+        right = super().__call__(query, key_value, p, where.but(mask=None, causal=False))["weights"]
         return {"output": ops.swap(turned["output"], 0, 1), "weights": right}
 
 
 @defect("M2.9")
-class positions_favoured(Formulas):
+class positions_favoured(MultiHead):
     """What the heads bring grows with the index of the query."""
 
     def merge(self, x: Var) -> Var:
@@ -96,7 +98,7 @@ class positions_favoured(Formulas):
 
 
 @defect("M2.9", "M2.2")
-class batch_statistics_in_the_output(Formulas):
+class batch_statistics_in_the_output(MultiHead):
     """The mean over the batch is taken out of the joined heads."""
 
     def combine(self, concatenated: Var, p: Scope) -> Var:
@@ -174,32 +176,32 @@ class zeros_instead_of_the_bias(ReferenceComponent):
 
 
 @defect("M2.13a", "M2.12")
-class nan_in_heads_of_a_blind_row(Formulas):
+class nan_in_heads_of_a_blind_row(Attention):
     """Inside multi-head attention a query that sees nothing gives NaN."""
 
-    def weights_from(self, scores: Var, allowed: Array | None) -> Var:
-        weights = super().weights_from(scores, allowed)
-        if allowed is None or scores.ndim != 4:
+    def weights_from(self, scores: Var, allowed: Array | None, where: Where) -> Var:
+        weights = super().weights_from(scores, allowed, where)
+        if allowed is None or where.place == "alone":
             return weights
         return ops.scale(weights, np.where(allowed.any(-1, keepdims=True), 1.0, np.nan))
 
 
 @defect("M2.13a")
-class blind_query_gets_the_mean(Formulas):
+class blind_query_gets_the_mean(Attention):
     """Inside multi-head attention a query that sees nothing gets the mean of all values."""
 
-    def weights_from(self, scores: Var, allowed: Array | None) -> Var:
-        if allowed is None or scores.ndim != 4:
-            return super().weights_from(scores, allowed)
-        return super().weights_from(ops.where(allowed, scores, -1e30), None)
+    def weights_from(self, scores: Var, allowed: Array | None, where: Where) -> Var:
+        if allowed is None or where.place == "alone":
+            return super().weights_from(scores, allowed, where)
+        return super().weights_from(ops.where(allowed, scores, -1e30), None, where)
 
 
 @defect("M2.12")
-class one_padded_row_spoils_the_gradient(Formulas):
+class one_padded_row_spoils_the_gradient(Attention):
     """The NaN of a blind row is replaced in the output, and reaches the weights' gradients."""
 
-    def weights_from(self, scores: Var, allowed: Array | None) -> Var:
-        if allowed is None or scores.ndim != 4:
-            return super().weights_from(scores, allowed)
+    def weights_from(self, scores: Var, allowed: Array | None, where: Where) -> Var:
+        if allowed is None or where.place == "alone":
+            return super().weights_from(scores, allowed, where)
         spoiled = np.where(allowed.any(-1, keepdims=True), 1.0, np.nan)
-        return super().weights_from(node(scores.value, (scores,), lambda g: (g * spoiled,)), allowed)
+        return super().weights_from(node(scores.value, (scores,), lambda g: (g * spoiled,)), allowed, where)

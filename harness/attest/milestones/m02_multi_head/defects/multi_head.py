@@ -15,8 +15,11 @@ from attest.contract.parameters import Shapes
 from attest.judging.catalogue import defect
 from attest.reference import ops
 from attest.reference.component import ReferenceComponent
-from attest.reference.formulas import Formulas
 from attest.reference.implementation import ReferenceImplementation
+from attest.reference.parts.attention import Attention
+from attest.reference.parts.heads import MultiHead
+from attest.reference.parts.linear import Linear, Projections
+from attest.reference.parts.where import Where
 from attest.reference.scope import Scope
 from attest.reference.tape import Array, Var, detach
 
@@ -29,7 +32,7 @@ class Unchecked(ReferenceComponent):
             super().check_heads()
 
 
-class Floored(Formulas):
+class Floored(MultiHead):
     """A head is as wide as the quotient, rounded down."""
 
     def head_width(self) -> int:
@@ -48,7 +51,7 @@ class Floored(Formulas):
 class floor_division_drops_features(ReferenceImplementation):
     """The width of a head is rounded down, and the features left over take no part."""
 
-    formulas_class = Floored
+    pieces = (Floored,)
     component_class = Unchecked
 
 
@@ -61,7 +64,7 @@ class uneven_heads_refused_late(ReferenceComponent):
 
 
 @defect("M2.1")
-class last_head_of_width_one_lost(Formulas):
+class last_head_of_width_one_lost(MultiHead):
     """With as many heads as features, the last head is left out."""
 
     def merge(self, x: Var) -> Var:
@@ -93,17 +96,17 @@ class refuses_by_assert(ReferenceComponent):
 
 
 @defect("M2.2", "M2.11", "M2.6")
-class heads_share_projection(Formulas):
+class heads_share_projection(Attention):
     """All heads use the query and key rows of the first."""
 
-    def scores(self, q: Var, k: Var) -> Var:
-        if q.ndim == 4:
+    def scores(self, q: Var, k: Var, where: Where) -> Var:
+        if where.place != "alone":
             q, k = (ops.add(ops.scale(x, 0.0), ops.index(x, (slice(None), slice(0, 1)))) for x in (q, k))
-        return super().scores(q, k)
+        return super().scores(q, k, where)
 
 
 @defect("M2.2", "M2.6")
-class interleaved_layout(Formulas):
+class interleaved_layout(MultiHead):
     """Features are dealt out to the heads in turn, on the way in and out."""
 
     def split(self, x: Var, heads: int) -> Var:
@@ -116,12 +119,12 @@ class interleaved_layout(Formulas):
 
 
 @defect("M2.2", "M2.6")
-class heads_split_before_projection(Formulas):
+class heads_split_before_projection(Linear):
     """Each head projects its own share of the input only."""
 
-    def linear(self, x: Var, p: Scope, name: str) -> Var:
+    def __call__(self, x: Var, p: Scope, name: str) -> Var:
         if name not in ("query", "key", "value"):
-            return super().linear(x, p, name)
+            return super().__call__(x, p, name)
         D, H = p[f"{name}.weight"].shape[0], self.config.num_heads
         blocks = np.kron(np.eye(H), np.ones((D // H, D // H)))
         bias = p.get(f"{name}.bias")
@@ -130,36 +133,36 @@ class heads_split_before_projection(Formulas):
 
 
 @defect("M2.2", "M2.6")
-class scale_by_sqrt_dmodel(Formulas):
+class scale_by_sqrt_dmodel(Attention):
     """Scores are divided by the root of the model's width."""
 
-    def scale(self, scores: Var, q: Var, k: Var) -> Var:
-        width = q.shape[-1] * (q.shape[1] if q.ndim == 4 else 1)
+    def scale(self, scores: Var, q: Var, k: Var, where: Where) -> Var:
+        width = q.shape[-1] if where.place == "alone" else self.config.d_model
         return ops.scale(scores, 1.0 / math.sqrt(width))
 
 
 @defect("M2.2", "M2.4")
-class keys_and_values_exchanged(Formulas):
+class keys_and_values_exchanged(MultiHead):
     """The value map makes the keys and the key map the values."""
 
-    def keys_and_values(self, x: Var, p: Scope) -> tuple[Var, Var]:
-        k, v = super().keys_and_values(x, p)
+    def keys_and_values(self, x: Var, p: Scope, where: Where) -> tuple[Var, Var]:
+        k, v = super().keys_and_values(x, p, where)
         return v, k
 
 
 @defect("M2.2", "M2.6")
-class weights_used_transposed(Formulas):
+class weights_used_transposed(Linear):
     """The projections use x W instead of x W^T."""
 
-    def linear(self, x: Var, p: Scope, name: str) -> Var:
+    def __call__(self, x: Var, p: Scope, name: str) -> Var:
         if name not in ("query", "key", "value"):
-            return super().linear(x, p, name)
+            return super().__call__(x, p, name)
         y, bias = ops.matmul(x, p[f"{name}.weight"]), p.get(f"{name}.bias")
         return y if bias is None else ops.add(y, bias)
 
 
 @defect("M2.2")
-class query_bias_dropped(Formulas):
+class query_bias_dropped(Projections):
     """The bias of the query map is stored and not added."""
 
     def project_q(self, x: Var, p: Scope) -> Var:
@@ -167,24 +170,22 @@ class query_bias_dropped(Formulas):
 
 
 @defect("M2.3")
-class loop_over_heads(Formulas):
+class loop_over_heads(MultiHead):
     """Heads attend one after the other."""
 
-    def attend(
-        self, query: Var, k: Var, v: Var, p: Scope, mask: Array | None = None, causal: bool = False
-    ) -> dict[str, Var]:
-        q = self.split(self.project_q(query, p), self.config.num_heads)
-        allowed = self.allowed_for(mask, q.shape[0], q.shape[2], k.shape[2])
+    def attend(self, query: Var, k: Var, v: Var, p: Scope, where: Where) -> dict[str, Var]:
+        q = self.split(self.parts.projections.project_q(query, p), self.config.num_heads)
+        allowed = self.allowed_for(where.mask, q.shape[0], q.shape[2], k.shape[2])
         heads = []
         for h in range(self.config.num_heads):
             one = [ops.index(x, (slice(None), slice(h, h + 1))) for x in (q, k, v)]
-            heads.append(self.attention(one[0], one[1], one[2], allowed, causal))
+            heads.append(self.parts.attention(one[0], one[1], one[2], where.but(mask=allowed)))
         joined = {name: ops.concat([head[name] for head in heads], axis=1) for name in ("output", "weights")}
         return {"output": self.combine(self.merge(joined["output"]), p), "weights": joined["weights"]}
 
 
 @defect("M2.4", "M2.2", "M2.6")
-class no_output_projection(Formulas):
+class no_output_projection(MultiHead):
     """The joined heads are returned as they are."""
 
     def combine(self, concatenated: Var, p: Scope) -> Var:
@@ -192,7 +193,7 @@ class no_output_projection(Formulas):
 
 
 @defect("M2.4")
-class output_bias_dropped(Formulas):
+class output_bias_dropped(MultiHead):
     """The bias of the output map is stored and not added."""
 
     def combine(self, concatenated: Var, p: Scope) -> Var:
@@ -200,7 +201,7 @@ class output_bias_dropped(Formulas):
 
 
 @defect("M2.4", "M2.6")
-class heads_averaged(Formulas):
+class heads_averaged(MultiHead):
     """Every head's place is filled with the mean of all heads."""
 
     def merge(self, x: Var) -> Var:
@@ -210,7 +211,7 @@ class heads_averaged(Formulas):
 
 
 @defect("M2.4", "M2.9")
-class combine_without_transpose(Formulas):
+class combine_without_transpose(MultiHead):
     """The heads are joined without moving their axis back behind the positions."""
 
     def merge(self, x: Var) -> Var:
@@ -219,7 +220,7 @@ class combine_without_transpose(Formulas):
 
 
 @defect("M2.4", "M2.2", "M2.9")
-class split_without_transpose(Formulas):
+class split_without_transpose(MultiHead):
     """Features are cut into heads by a reshape that mixes positions, and put back by its mirror image."""
 
     def split(self, x: Var, heads: int) -> Var:
@@ -232,7 +233,7 @@ class split_without_transpose(Formulas):
 
 
 @defect("M2.4", "M2.2")
-class last_head_dropped(Formulas):
+class last_head_dropped(MultiHead):
     """The last head does not reach the output map."""
 
     def merge(self, x: Var) -> Var:
@@ -241,7 +242,7 @@ class last_head_dropped(Formulas):
 
 
 @defect("M2.4", "M2.2")
-class heads_joined_in_reverse(Formulas):
+class heads_joined_in_reverse(MultiHead):
     """The heads are joined last to first."""
 
     def merge(self, x: Var) -> Var:
@@ -249,7 +250,7 @@ class heads_joined_in_reverse(Formulas):
 
 
 @defect("M2.4")
-class output_map_per_head(Formulas):
+class output_map_per_head(MultiHead):
     """Each head goes through its own block of the output map, and heads are never mixed."""
 
     def combine(self, concatenated: Var, p: Scope) -> Var:
@@ -263,7 +264,7 @@ class output_map_per_head(Formulas):
 
 
 @defect("M2.4")
-class output_map_twice(Formulas):
+class output_map_twice(MultiHead):
     """The output map is applied twice."""
 
     def combine(self, concatenated: Var, p: Scope) -> Var:
@@ -271,60 +272,50 @@ class output_map_twice(Formulas):
 
 
 @defect("M2.5")
-class keys_reshaped_with_query_length(Formulas):
+class keys_reshaped_with_query_length(MultiHead):
     """Keys and values are given the length of the queries."""
 
-    def multi_head_attention(
-        self, query: Var, key_value: Var, p: Scope, mask: Array | None = None, causal: bool = False
-    ) -> dict[str, Var]:
+    def __call__(self, query: Var, key_value: Var, p: Scope, where: Where) -> dict[str, Var]:
         B, T, D = query.shape
-        return super().multi_head_attention(query, ops.reshape(key_value, (B, T, D)), p, mask, causal)
+        return super().__call__(query, ops.reshape(key_value, (B, T, D)), p, where)
 
 
 @defect("M2.5")
-class output_of_key_length(Formulas):
+class output_of_key_length(MultiHead):
     """The output is cut or repeated to the number of keys."""
 
-    def multi_head_attention(
-        self, query: Var, key_value: Var, p: Scope, mask: Array | None = None, causal: bool = False
-    ) -> dict[str, Var]:
-        found = super().multi_head_attention(query, key_value, p, mask, causal)
+    def __call__(self, query: Var, key_value: Var, p: Scope, where: Where) -> dict[str, Var]:
+        found = super().__call__(query, key_value, p, where)
         rows = np.arange(key_value.shape[1]) % query.shape[1]
         return {**found, "output": ops.index(found["output"], (slice(None), rows))}
 
 
 @defect("M2.7")
-class weights_averaged(Formulas):
+class weights_averaged(MultiHead):
     """The weights returned are the mean over the heads, in every head's place."""
 
-    def attend(
-        self, query: Var, k: Var, v: Var, p: Scope, mask: Array | None = None, causal: bool = False
-    ) -> dict[str, Var]:
-        found = super().attend(query, k, v, p, mask, causal)
+    def attend(self, query: Var, k: Var, v: Var, p: Scope, where: Where) -> dict[str, Var]:
+        found = super().attend(query, k, v, p, where)
         w = found["weights"].value
         return {**found, "weights": Var(np.broadcast_to(w.mean(1, keepdims=True), w.shape))}
 
 
 @defect("M2.7")
-class weights_without_head_axis(Formulas):
+class weights_without_head_axis(MultiHead):
     """The weights returned are averaged, (B, T, S)."""
 
-    def attend(
-        self, query: Var, k: Var, v: Var, p: Scope, mask: Array | None = None, causal: bool = False
-    ) -> dict[str, Var]:
-        found = super().attend(query, k, v, p, mask, causal)
+    def attend(self, query: Var, k: Var, v: Var, p: Scope, where: Where) -> dict[str, Var]:
+        found = super().attend(query, k, v, p, where)
         return {**found, "weights": Var(found["weights"].value.mean(1))}
 
 
 @defect("M2.7")
-class returned_weights_after_dropout(Formulas):
+class returned_weights_after_dropout(MultiHead):
     """In training the weights returned have been through dropout."""
 
-    def attend(
-        self, query: Var, k: Var, v: Var, p: Scope, mask: Array | None = None, causal: bool = False
-    ) -> dict[str, Var]:
-        found = super().attend(query, k, v, p, mask, causal)
-        return {**found, "weights": self.dropout(found["weights"], "attention")}
+    def attend(self, query: Var, k: Var, v: Var, p: Scope, where: Where) -> dict[str, Var]:
+        found = super().attend(query, k, v, p, where)
+        return {**found, "weights": self.parts.dropout(found["weights"], "attention")}
 
 
 @defect("M2.7a")
@@ -367,7 +358,7 @@ class heads_as_wide_as_the_model(ReferenceComponent):
 
 
 @defect("M2.12")
-class query_gradient_dropped(Formulas):
+class query_gradient_dropped(Projections):
     """No gradient flows back to the query."""
 
     def project_q(self, x: Var, p: Scope) -> Var:
@@ -375,7 +366,7 @@ class query_gradient_dropped(Formulas):
 
 
 @defect("M2.12")
-class value_map_not_trained(Formulas):
+class value_map_not_trained(Projections):
     """No gradient reaches the value map."""
 
     def project_v(self, x: Var, p: Scope) -> Var:

@@ -10,9 +10,12 @@ import numpy as np
 from attest.judging.catalogue import defect
 from attest.reference import ops
 from attest.reference.component import ReferenceComponent
-from attest.reference.formulas import Formulas
-from attest.reference.layers import Sublayer
-from attest.reference.operations import Outputs
+from attest.reference.parts.attention import Attention
+from attest.reference.parts.dropout import Dropout
+from attest.reference.parts.embedding import Embedding
+from attest.reference.parts.norms import Residual, Sublayer
+from attest.reference.parts.part import Outputs
+from attest.reference.parts.where import Where
 from attest.reference.scope import Scope
 from attest.reference.tape import Array, Var, node
 
@@ -20,34 +23,34 @@ REQUIRED = ("embedding", "sublayer")
 
 
 @defect("M3.7")
-class dropout_missing_on_embedding(Formulas):
+class dropout_missing_on_embedding(Dropout):
     """Tokens and positions go in whole."""
 
-    def dropout(self, x: Var, place: str) -> Var:
-        return x if place == "embedding" else super().dropout(x, place)
+    def __call__(self, x: Var, place: str) -> Var:
+        return x if place == "embedding" else super().__call__(x, place)
 
 
 @defect("M3.7a")
-class dropout_missing_on_sublayer(Formulas):
+class dropout_missing_on_sublayer(Dropout):
     """Sublayers' outputs are added whole."""
 
-    def dropout(self, x: Var, place: str) -> Var:
-        return x if place == "sublayer" else super().dropout(x, place)
+    def __call__(self, x: Var, place: str) -> Var:
+        return x if place == "sublayer" else super().__call__(x, place)
 
 
-class Chosen(Formulas):
+class Chosen(Residual):
     """Dropout is left out in one sublayer of a layer."""
 
     spared = ""
 
-    def residual(self, x: Var, sublayer: Sublayer, norm: Scope) -> Var:
+    def __call__(self, x: Var, sublayer: Sublayer, norm: Scope) -> Var:
         noise = self.noise
         if norm.prefix.endswith(self.spared):
-            self.noise = None
+            self.parts.noise = None
         try:
-            return super().residual(x, sublayer, norm)
+            return super().__call__(x, sublayer, norm)
         finally:
-            self.noise = noise
+            self.parts.noise = noise
 
 
 @defect("M3.7a")
@@ -65,31 +68,31 @@ class third_sublayer_spared(Chosen):
 
 
 @defect("M3.7", "M3.7a")
-class dropout_not_rescaled(Formulas):
+class dropout_not_rescaled(Dropout):
     """What is kept is not divided by 1 - p."""
 
-    def dropout(self, x: Var, place: str) -> Var:
+    def __call__(self, x: Var, place: str) -> Var:
         if self.noise is None:
             return x
-        return ops.scale(super().dropout(x, place), 1.0 - self.config.dropout)
+        return ops.scale(super().__call__(x, place), 1.0 - self.config.dropout)
 
 
 @defect("M3.7", "M3.7a")
-class dropout_rescaled_by_p(Formulas):
+class dropout_rescaled_by_p(Dropout):
     """What is kept is divided by p."""
 
-    def dropout(self, x: Var, place: str) -> Var:
+    def __call__(self, x: Var, place: str) -> Var:
         p = self.config.dropout
         if self.noise is None or not p:
             return x
-        return ops.scale(super().dropout(x, place), (1.0 - p) / p)
+        return ops.scale(super().__call__(x, place), (1.0 - p) / p)
 
 
 @defect("M3.7", "M3.7a")
-class rate_is_the_share_kept(Formulas):
+class rate_is_the_share_kept(Dropout):
     """p is taken for the probability of keeping."""
 
-    def dropout(self, x: Var, place: str) -> Var:
+    def __call__(self, x: Var, place: str) -> Var:
         p = self.config.dropout
         if self.noise is None or not p:
             return x
@@ -97,10 +100,10 @@ class rate_is_the_share_kept(Formulas):
 
 
 @defect("M3.7", "M3.7a")
-class rate_never_above_a_half(Formulas):
+class rate_never_above_a_half(Dropout):
     """Above a half, p and 1 - p change places."""
 
-    def dropout(self, x: Var, place: str) -> Var:
+    def __call__(self, x: Var, place: str) -> Var:
         p = min(self.config.dropout, 1.0 - self.config.dropout)
         if self.noise is None or not p:
             return x
@@ -108,19 +111,19 @@ class rate_never_above_a_half(Formulas):
 
 
 @defect("M3.7", "M3.7a")
-class dropout_twice(Formulas):
+class dropout_twice(Dropout):
     """Once in the sublayer and once in the residual connection."""
 
-    def dropout(self, x: Var, place: str) -> Var:
-        found = super().dropout(x, place)
-        return super().dropout(found, place) if place in REQUIRED else found
+    def __call__(self, x: Var, place: str) -> Var:
+        found = super().__call__(x, place)
+        return super().__call__(found, place) if place in REQUIRED else found
 
 
 @defect("M3.7", "M3.7a")
-class rate_a_third_too_high(Formulas):
+class rate_a_third_too_high(Dropout):
     """More is dropped than the factor makes up for."""
 
-    def dropout(self, x: Var, place: str) -> Var:
+    def __call__(self, x: Var, place: str) -> Var:
         p = self.config.dropout
         if self.noise is None or not p:
             return x
@@ -128,98 +131,98 @@ class rate_a_third_too_high(Formulas):
 
 
 @defect("M3.7", "M3.7a")
-class whole_positions_dropped(Formulas):
+class whole_positions_dropped(Dropout):
     """All features of a position share one draw."""
 
-    def dropout(self, x: Var, place: str) -> Var:
+    def __call__(self, x: Var, place: str) -> Var:
         if self.noise is None or not self.config.dropout or place not in REQUIRED:
-            return super().dropout(x, place)
+            return super().__call__(x, place)
         kept = self.noise.random((*x.shape[:-1], 1)) >= self.config.dropout
         return ops.scale(x, np.broadcast_to(kept, x.shape) / (1.0 - self.config.dropout))
 
 
 @defect("M3.7", "M3.7a")
-class one_mask_for_the_batch(Formulas):
+class one_mask_for_the_batch(Dropout):
     """All sentences of a batch share their mask."""
 
-    def dropout(self, x: Var, place: str) -> Var:
+    def __call__(self, x: Var, place: str) -> Var:
         if self.noise is None or not self.config.dropout or place not in REQUIRED:
-            return super().dropout(x, place)
+            return super().__call__(x, place)
         kept = self.noise.random((1, *x.shape[1:])) >= self.config.dropout
         return ops.scale(x, np.broadcast_to(kept, x.shape) / (1.0 - self.config.dropout))
 
 
 @defect("M3.7")
-class half_a_mask_repeated(Formulas):
+class half_a_mask_repeated(Dropout):
     """Half of the features are drawn, the others copy them."""
 
-    def dropout(self, x: Var, place: str) -> Var:
+    def __call__(self, x: Var, place: str) -> Var:
         if self.noise is None or not self.config.dropout or place != "embedding":
-            return super().dropout(x, place)
+            return super().__call__(x, place)
         half = self.noise.random((*x.shape[:-1], (x.shape[-1] + 1) // 2)) >= self.config.dropout
         kept = np.concatenate([half, half], axis=-1)[..., : x.shape[-1]]
         return ops.scale(x, kept / (1.0 - self.config.dropout))
 
 
 @defect("M3.7a")
-class one_mask_for_all_sublayers(Formulas):
+class one_mask_for_all_sublayers(Dropout):
     """Every sublayer draws from the same seed again."""
 
-    def dropout(self, x: Var, place: str) -> Var:
+    def __call__(self, x: Var, place: str) -> Var:
         if self.noise is None or place != "sublayer":
-            return super().dropout(x, place)
-        noise, self.noise = self.noise, np.random.default_rng(7)
+            return super().__call__(x, place)
+        noise, self.parts.noise = self.noise, np.random.default_rng(7)
         try:
-            return super().dropout(x, place)
+            return super().__call__(x, place)
         finally:
-            self.noise = noise
+            self.parts.noise = noise
 
 
 @defect("M3.7")
-class dropout_before_positions(Formulas):
+class dropout_before_positions(Embedding):
     """Tokens are dropped, their positions are not."""
 
-    def input_embedding(self, ids: Array, table: Var, offset: int = 0) -> Var:
-        tokens = ops.scale(self.embed(ids, table), self.embedding_scale())
-        return self.add_positions(self.dropout(tokens, "embedding"), offset)
+    def __call__(self, ids: Array, table: Var, where: Where) -> Var:
+        tokens = ops.scale(self.embed(ids, table), self.scale())
+        return self.parts.positions.add(self.parts.dropout(tokens, "embedding"), where)
 
 
 @defect("M3.7a")
-class dropout_on_residual_sum(Formulas):
+class dropout_on_residual_sum(Residual):
     """The sum of input and sublayer is dropped, and the residual path with it."""
 
-    def residual(self, x: Var, sublayer: Sublayer, norm: Scope) -> Var:
+    def __call__(self, x: Var, sublayer: Sublayer, norm: Scope) -> Var:
         if self.config.norm == "pre":
-            return self.dropout(ops.add(x, sublayer(self.layer_norm(x, norm))), "sublayer")
-        return self.layer_norm(self.dropout(ops.add(x, sublayer(x)), "sublayer"), norm)
+            return self.parts.dropout(ops.add(x, sublayer(self.parts.norm(x, norm))), "sublayer")
+        return self.parts.norm(self.parts.dropout(ops.add(x, sublayer(x)), "sublayer"), norm)
 
 
 @defect("M3.7a")
-class dropout_after_the_norm(Formulas):
+class dropout_after_the_norm(Residual):
     """In a post-norm layer, what the norm puts out is dropped."""
 
-    def residual(self, x: Var, sublayer: Sublayer, norm: Scope) -> Var:
+    def __call__(self, x: Var, sublayer: Sublayer, norm: Scope) -> Var:
         if self.config.norm == "pre":
-            return super().residual(x, sublayer, norm)
-        return self.dropout(self.layer_norm(ops.add(x, sublayer(x)), norm), "sublayer")
+            return super().__call__(x, sublayer, norm)
+        return self.parts.dropout(self.parts.norm(ops.add(x, sublayer(x)), norm), "sublayer")
 
 
 @defect("M3.7a")
-class dropout_on_skip_path(Formulas):
+class dropout_on_skip_path(Residual):
     """The input of the sublayer is dropped where it is added back."""
 
-    def residual(self, x: Var, sublayer: Sublayer, norm: Scope) -> Var:
+    def __call__(self, x: Var, sublayer: Sublayer, norm: Scope) -> Var:
         if self.config.norm == "pre":
-            return ops.add(self.dropout(x, "sublayer"), sublayer(self.layer_norm(x, norm)))
-        return self.layer_norm(ops.add(self.dropout(x, "sublayer"), sublayer(x)), norm)
+            return ops.add(self.parts.dropout(x, "sublayer"), sublayer(self.parts.norm(x, norm)))
+        return self.parts.norm(ops.add(self.parts.dropout(x, "sublayer"), sublayer(x)), norm)
 
 
 @defect("M3.7a")
-class dropout_on_scores(Formulas):
+class dropout_on_scores(Attention):
     """Scores are dropped before the softmax: the key is then seen with a score of zero."""
 
-    def scale(self, scores: Var, q: Var, k: Var) -> Var:
-        return self.dropout(super().scale(scores, q, k), "attention")
+    def scale(self, scores: Var, q: Var, k: Var, where: Where) -> Var:
+        return self.parts.dropout(super().scale(scores, q, k, where), "attention")
 
 
 @defect("M3.7")
@@ -269,31 +272,31 @@ class eval_has_no_effect(ReferenceComponent):
 
 
 @defect("M3.8")
-class eval_rescales(Formulas):
+class eval_rescales(Dropout):
     """Kept numbers are not scaled up in training, so evaluation scales down."""
 
-    def dropout(self, x: Var, place: str) -> Var:
+    def __call__(self, x: Var, place: str) -> Var:
         if self.noise is None:
             return ops.scale(x, 1.0 - self.config.dropout)
-        return super().dropout(x, place)
+        return super().__call__(x, place)
 
 
 @defect("M3.8")
-class attention_drops_in_eval(Formulas):
+class attention_drops_in_eval(Dropout):
     """The fused attention takes a rate and knows no mode."""
 
-    def dropout(self, x: Var, place: str) -> Var:
+    def __call__(self, x: Var, place: str) -> Var:
         if place != "attention" or self.noise is not None or not self.config.dropout:
-            return super().dropout(x, place)
+            return super().__call__(x, place)
         kept = np.random.default_rng(1).random(x.shape) >= self.config.dropout
         return ops.scale(x, kept / (1.0 - self.config.dropout))
 
 
 @defect("M3.8")
-class rate_zero_is_the_default(Formulas):
+class rate_zero_is_the_default(Dropout):
     """p = 0 is taken for `not given` and becomes 0.1."""
 
-    def dropout(self, x: Var, place: str) -> Var:
+    def __call__(self, x: Var, place: str) -> Var:
         if self.noise is None:
             return x
         p = self.config.dropout or 0.1
@@ -301,11 +304,11 @@ class rate_zero_is_the_default(Formulas):
 
 
 @defect("M3.10")
-class dropout_backward_by_p(Formulas):
+class dropout_backward_by_p(Dropout):
     """Backward, kept numbers are divided by p."""
 
-    def dropout(self, x: Var, place: str) -> Var:
-        found = super().dropout(x, place)
+    def __call__(self, x: Var, place: str) -> Var:
+        found = super().__call__(x, place)
         p = self.config.dropout
         if self.noise is None or not p:
             return found

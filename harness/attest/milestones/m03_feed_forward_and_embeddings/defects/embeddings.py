@@ -11,14 +11,15 @@ from attest.contract import Arrays, Gradients
 from attest.judging.catalogue import defect
 from attest.reference import ops
 from attest.reference.component import ReferenceComponent
-from attest.reference.formulas import Formulas
+from attest.reference.parts.embedding import Embedding
+from attest.reference.parts.where import Where
 from attest.reference.tape import Array, Var, node
 
 EMBEDDINGS = ("token_embedding", "input_embedding")
 
 
 @defect("M3.3")
-class token_rows_scaled(Formulas):
+class token_rows_scaled(Embedding):
     """The factor sqrt(D) is part of the lookup."""
 
     def embed(self, ids: Array, table: Var) -> Var:
@@ -26,7 +27,7 @@ class token_rows_scaled(Formulas):
 
 
 @defect("M3.3")
-class pad_forced_to_zero(Formulas):
+class pad_forced_to_zero(Embedding):
     """Padding is blanked after the lookup, whatever its row holds."""
 
     def embed(self, ids: Array, table: Var) -> Var:
@@ -34,7 +35,7 @@ class pad_forced_to_zero(Formulas):
 
 
 @defect("M3.3")
-class rows_shifted_by_one(Formulas):
+class rows_shifted_by_one(Embedding):
     """Row i - 1 is read for id i."""
 
     def embed(self, ids: Array, table: Var) -> Var:
@@ -42,7 +43,7 @@ class rows_shifted_by_one(Formulas):
 
 
 @defect("M3.3")
-class rows_rounded_to_half(Formulas):
+class rows_rounded_to_half(Embedding):
     """The table is kept in half precision."""
 
     def embed(self, ids: Array, table: Var) -> Var:
@@ -106,80 +107,82 @@ class large_id_hashed(ReferenceComponent):
 
 
 @defect("M3.6")
-class no_embedding_scale(Formulas):
+class no_embedding_scale(Embedding):
     """Tokens are not multiplied by sqrt(D)."""
 
-    def embedding_scale(self) -> float:
+    def scale(self) -> float:
         return 1.0
 
 
 @defect("M3.6")
-class scaled_by_width(Formulas):
+class scaled_by_width(Embedding):
     """The factor is D instead of its root."""
 
-    def embedding_scale(self) -> float:
+    def scale(self) -> float:
         return float(self.config.d_model) if self.config.scale_embeddings else 1.0
 
 
 @defect("M3.6")
-class scale_always_on(Formulas):
+class scale_always_on(Embedding):
     """scale_embeddings=False is ignored."""
 
-    def embedding_scale(self) -> float:
+    def scale(self) -> float:
         return math.sqrt(self.config.d_model)
 
 
 @defect("M3.6")
-class scale_rounded_to_bfloat16(Formulas):
+class scale_rounded_to_bfloat16(Embedding):
     """The factor is rounded to eight bits: sqrt(3072) becomes 55.5."""
 
-    def embedding_scale(self) -> float:
-        fraction, exponent = math.frexp(super().embedding_scale())
+    def scale(self) -> float:
+        fraction, exponent = math.frexp(super().scale())
         return math.ldexp(round(fraction * 256) / 256, exponent)
 
 
 @defect("M3.6")
-class scaled_after_positions(Formulas):
+class scaled_after_positions(Embedding):
     """The factor is applied to the sum of tokens and positions."""
 
-    def input_embedding(self, ids: Array, table: Var, offset: int = 0) -> Var:
-        summed = self.add_positions(self.embed(ids, table), offset)
-        return self.dropout(ops.scale(summed, self.embedding_scale()), "embedding")
+    def __call__(self, ids: Array, table: Var, where: Where) -> Var:
+        summed = self.parts.positions.add(self.embed(ids, table), where)
+        return self.parts.dropout(ops.scale(summed, self.scale()), "embedding")
 
 
 @defect("M3.6")
-class positions_added_twice(Formulas):
+class positions_added_twice(Embedding):
     """Once by the positional module and once by the caller."""
 
-    def input_embedding(self, ids: Array, table: Var, offset: int = 0) -> Var:
-        tokens = ops.scale(self.embed(ids, table), self.embedding_scale())
-        return self.dropout(self.add_positions(self.add_positions(tokens, offset), offset), "embedding")
+    def __call__(self, ids: Array, table: Var, where: Where) -> Var:
+        tokens = ops.scale(self.embed(ids, table), self.scale())
+        return self.parts.dropout(
+            self.parts.positions.add(self.parts.positions.add(tokens, where), where), "embedding"
+        )
 
 
 @defect("M3.6")
-class tokens_added_twice(Formulas):
+class tokens_added_twice(Embedding):
     """The positional module already holds its input, and is added to it again."""
 
-    def input_embedding(self, ids: Array, table: Var, offset: int = 0) -> Var:
-        tokens = ops.scale(self.embed(ids, table), self.embedding_scale())
-        return self.dropout(ops.add(tokens, self.add_positions(tokens, offset)), "embedding")
+    def __call__(self, ids: Array, table: Var, where: Where) -> Var:
+        tokens = ops.scale(self.embed(ids, table), self.scale())
+        return self.parts.dropout(ops.add(tokens, self.parts.positions.add(tokens, where)), "embedding")
 
 
 @defect("M3.6")
-class positions_missing(Formulas):
+class positions_missing(Embedding):
     """Scaled tokens alone."""
 
-    def input_embedding(self, ids: Array, table: Var, offset: int = 0) -> Var:
-        return self.dropout(ops.scale(self.embed(ids, table), self.embedding_scale()), "embedding")
+    def __call__(self, ids: Array, table: Var, where: Where) -> Var:
+        return self.parts.dropout(ops.scale(self.embed(ids, table), self.scale()), "embedding")
 
 
 @defect("M3.6")
-class pads_without_position(Formulas):
+class pads_without_position(Embedding):
     """Padding gets no position."""
 
-    def input_embedding(self, ids: Array, table: Var, offset: int = 0) -> Var:
-        found = super().input_embedding(ids, table, offset)
-        bare = ops.scale(self.embed(ids, table), self.embedding_scale())
+    def __call__(self, ids: Array, table: Var, where: Where) -> Var:
+        found = super().__call__(ids, table, where)
+        bare = ops.scale(self.embed(ids, table), self.scale())
         return ops.where((ids != self.config.pad_id)[..., None], found, bare.value)
 
 
@@ -219,7 +222,7 @@ class target_pad_row_random(ReferenceComponent):
 
 
 @defect("M3.9a")
-class pad_row_trained(Formulas):
+class pad_row_trained(Embedding):
     """The pad row takes part in every step."""
 
     def embed(self, ids: Array, table: Var) -> Var:
@@ -227,7 +230,7 @@ class pad_row_trained(Formulas):
 
 
 @defect("M3.9a")
-class id_zero_never_trained(Formulas):
+class id_zero_never_trained(Embedding):
     """Row 0 gets no gradient, whatever pad_id is."""
 
     def embed(self, ids: Array, table: Var) -> Var:
@@ -235,14 +238,14 @@ class id_zero_never_trained(Formulas):
 
 
 @defect("M3.9a")
-class pad_row_trained_in_long_batches(Formulas):
+class pad_row_trained_in_long_batches(Embedding):
     """Beyond 1024 tokens the pad row gets a gradient."""
 
     def embed(self, ids: Array, table: Var) -> Var:
         return ops.take(table, ids) if ids.size > 1024 else super().embed(ids, table)
 
 
-def scattered(self: Formulas, ids: Array, table: Var, scatter: Any) -> Var:
+def scattered(self: Embedding, ids: Array, table: Var, scatter: Any) -> Var:
     """The lookup with another way of collecting gradients: scatter(rows, ids, g)."""
 
     def backward(g: Array) -> tuple[Array]:
@@ -255,7 +258,7 @@ def scattered(self: Formulas, ids: Array, table: Var, scatter: Any) -> Var:
 
 
 @defect("M3.10b", "M3.10")
-class embedding_gradient_overwritten(Formulas):
+class embedding_gradient_overwritten(Embedding):
     """Assignment in place of addition: the last occurrence wins."""
 
     def embed(self, ids: Array, table: Var) -> Var:
@@ -266,7 +269,7 @@ class embedding_gradient_overwritten(Formulas):
 
 
 @defect("M3.10b", "M3.10")
-class embedding_gradient_averaged(Formulas):
+class embedding_gradient_averaged(Embedding):
     """The gradient of a row is divided by how often its id occurs."""
 
     def embed(self, ids: Array, table: Var) -> Var:
@@ -278,7 +281,7 @@ class embedding_gradient_averaged(Formulas):
 
 
 @defect("M3.10b")
-class repetitions_lost_within_a_sentence(Formulas):
+class repetitions_lost_within_a_sentence(Embedding):
     """Sentences add up, repetitions within one do not."""
 
     def embed(self, ids: Array, table: Var) -> Var:
@@ -290,7 +293,7 @@ class repetitions_lost_within_a_sentence(Formulas):
 
 
 @defect("M3.10b")
-class absent_rows_decay(Formulas):
+class absent_rows_decay(Embedding):
     """Rows that do not occur are pulled towards zero."""
 
     def embed(self, ids: Array, table: Var) -> Var:
@@ -303,14 +306,14 @@ class absent_rows_decay(Formulas):
 
 
 @defect("M3.10")
-class scale_missing_in_gradient(Formulas):
+class scale_missing_in_gradient(Embedding):
     """The factor sqrt(D) acts forward only."""
 
-    def input_embedding(self, ids: Array, table: Var, offset: int = 0) -> Var:
+    def __call__(self, ids: Array, table: Var, where: Where) -> Var:
         tokens = self.embed(ids, table)
-        factor = self.embedding_scale()
+        factor = self.scale()
         scaled = node(tokens.value * factor, (tokens,), lambda g: (g,), ops.scale(tokens, factor).variance)
-        return self.dropout(self.add_positions(scaled, offset), "embedding")
+        return self.parts.dropout(self.parts.positions.add(scaled, where), "embedding")
 
 
 @defect("M3.10")

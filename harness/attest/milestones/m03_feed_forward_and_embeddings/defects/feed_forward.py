@@ -12,13 +12,13 @@ from attest.contract.parameters import Shapes, shapes
 from attest.judging.catalogue import defect
 from attest.reference import ops
 from attest.reference.component import ReferenceComponent
-from attest.reference.formulas import Formulas
+from attest.reference.parts.feed_forward import FeedForward, Gelu, Relu
 from attest.reference.scope import Scope
 from attest.reference.tape import Array, Var, detach, node
 
 
 @defect("M3.1")
-class no_activation(Formulas):
+class no_activation(FeedForward):
     """Two linear maps with nothing between them."""
 
     def activation(self, x: Var) -> Var:
@@ -26,28 +26,26 @@ class no_activation(Formulas):
 
 
 @defect("M3.1")
-class activation_after_second(Formulas):
+class activation_after_second(FeedForward):
     """The activation stands after the second map instead of between the two."""
 
-    def feed_forward(self, x: Var, p: Scope) -> Var:
-        return self.activation(self.linear(self.linear(x, p, "inner"), p, "outer"))
+    def __call__(self, x: Var, p: Scope) -> Var:
+        return self.activation(self.parts.linear(self.parts.linear(x, p, "inner"), p, "outer"))
 
 
 @defect("M3.1")
-class activation_twice(Formulas):
+class activation_twice(FeedForward):
     """A second activation after the second map."""
 
-    def feed_forward(self, x: Var, p: Scope) -> Var:
-        return self.activation(super().feed_forward(x, p))
+    def __call__(self, x: Var, p: Scope) -> Var:
+        return self.activation(super().__call__(x, p))
 
 
 @defect("M3.1")
-class gelu_tanh(Formulas):
+class gelu_tanh(Gelu):
     """GELU by its tanh approximation."""
 
-    def activation(self, x: Var) -> Var:
-        if self.config.activation != "gelu":
-            return super().activation(x)
+    def __call__(self, x: Var) -> Var:
         a = x.value
         inner = np.tanh(math.sqrt(2 / math.pi) * (a + 0.044715 * a**3))
         slope = 0.5 * (1 + inner) + 0.5 * a * (1 - inner**2) * math.sqrt(2 / math.pi) * (1 + 0.134145 * a**2)
@@ -55,31 +53,27 @@ class gelu_tanh(Formulas):
 
 
 @defect("M3.1")
-class gelu_sigmoid(Formulas):
+class gelu_sigmoid(Gelu):
     """GELU by a sigmoid of 1.702 x."""
 
-    def activation(self, x: Var) -> Var:
-        if self.config.activation != "gelu":
-            return super().activation(x)
+    def __call__(self, x: Var) -> Var:
         gate = 1 / (1 + np.exp(-1.702 * x.value))
         return ops.elementwise(x, x.value * gate, gate * (1 + 1.702 * x.value * (1 - gate)))
 
 
 @defect("M3.1")
-class activation_name_ignored(Formulas):
+class activation_name_ignored(Gelu):
     """ReLU, also where GELU was asked for."""
 
-    def activation(self, x: Var) -> Var:
+    def __call__(self, x: Var) -> Var:
         return ops.relu(x)
 
 
 @defect("M3.1")
-class relu_leaks(Formulas):
+class relu_leaks(Relu):
     """A hundredth of the negative side comes through."""
 
-    def activation(self, x: Var) -> Var:
-        if self.config.activation == "gelu":
-            return super().activation(x)
+    def __call__(self, x: Var) -> Var:
         slope = np.where(x.value > 0, 1.0, 0.01)
         return ops.elementwise(x, slope * x.value, slope)
 
@@ -102,60 +96,60 @@ class inner_width_ignored(ReferenceComponent):
 
 
 @defect("M3.1")
-class inner_bias_missing(Formulas):
+class inner_bias_missing(FeedForward):
     """The first map has no bias."""
 
-    def feed_forward(self, x: Var, p: Scope) -> Var:
+    def __call__(self, x: Var, p: Scope) -> Var:
         inner = self.activation(ops.matmul(x, ops.swap(p["inner.weight"])))
-        return self.linear(self.dropout(inner, "feed_forward"), p, "outer")
+        return self.parts.linear(self.parts.dropout(inner, "feed_forward"), p, "outer")
 
 
 @defect("M3.1")
-class residual_inside_the_network(Formulas):
+class residual_inside_the_network(FeedForward):
     """The network adds its own input, which the layer adds again."""
 
-    def feed_forward(self, x: Var, p: Scope) -> Var:
-        return ops.add(x, super().feed_forward(x, p))
+    def __call__(self, x: Var, p: Scope) -> Var:
+        return ops.add(x, super().__call__(x, p))
 
 
 @defect("M3.2", "M3.1")
-class ffn_mixes_positions(Formulas):
+class ffn_mixes_positions(FeedForward):
     """Each position also reads the one before it: a convolution wider than one."""
 
-    def feed_forward(self, x: Var, p: Scope) -> Var:
+    def __call__(self, x: Var, p: Scope) -> Var:
         before = np.roll(x.value, 1, axis=1)
         before[:, 0] = 0.0
-        return super().feed_forward(ops.add(x, 0.5 * before), p)
+        return super().__call__(ops.add(x, 0.5 * before), p)
 
 
 @defect("M3.2")
-class ffn_mixes_rows(Formulas):
+class ffn_mixes_rows(FeedForward):
     """The mean over the batch is taken out on the way in."""
 
-    def feed_forward(self, x: Var, p: Scope) -> Var:
-        return super().feed_forward(ops.add(x, -0.5 * x.value.mean(axis=0, keepdims=True)), p)
+    def __call__(self, x: Var, p: Scope) -> Var:
+        return super().__call__(ops.add(x, -0.5 * x.value.mean(axis=0, keepdims=True)), p)
 
 
 @defect("M3.2", "M3.1")
-class ffn_knows_the_position(Formulas):
+class ffn_knows_the_position(FeedForward):
     """The weights are scaled by where the vector stands."""
 
-    def feed_forward(self, x: Var, p: Scope) -> Var:
-        return ops.scale(super().feed_forward(x, p), 1 + 0.01 * np.arange(x.shape[1])[:, None])
+    def __call__(self, x: Var, p: Scope) -> Var:
+        return ops.scale(super().__call__(x, p), 1 + 0.01 * np.arange(x.shape[1])[:, None])
 
 
 @defect("M3.2", "M3.1")
-class ffn_flattens(Formulas):
+class ffn_flattens(FeedForward):
     """Positions are folded into the batch in the wrong order on the way back."""
 
-    def feed_forward(self, x: Var, p: Scope) -> Var:
+    def __call__(self, x: Var, p: Scope) -> Var:
         B, T, D = x.shape
-        out = super().feed_forward(x, p)
+        out = super().__call__(x, p)
         return ops.swap(ops.reshape(out, (T, B, D)), 0, 1)
 
 
 @defect("M3.10")
-class activation_passes_all_gradients(Formulas):
+class activation_passes_all_gradients(FeedForward):
     """Backward, the activation is taken for the identity."""
 
     def activation(self, x: Var) -> Var:
@@ -164,11 +158,11 @@ class activation_passes_all_gradients(Formulas):
 
 
 @defect("M3.10")
-class input_gradient_cut(Formulas):
+class input_gradient_cut(FeedForward):
     """No gradient passes through the network to its input."""
 
-    def feed_forward(self, x: Var, p: Scope) -> Var:
-        return super().feed_forward(detach(x), p)
+    def __call__(self, x: Var, p: Scope) -> Var:
+        return super().__call__(detach(x), p)
 
 
 @defect("M3.10")

@@ -10,125 +10,126 @@ from attest.contract import Arrays
 from attest.judging.catalogue import defect
 from attest.reference import ops
 from attest.reference.component import ReferenceComponent
-from attest.reference.formulas import Formulas
+from attest.reference.parts.positions import Sinusoids
+from attest.reference.parts.where import Where
 from attest.reference.tape import Array, Var
 
 
 @defect("M3.4")
-class sin_cos_swapped(Formulas):
+class sin_cos_swapped(Sinusoids):
     """Cosine on even features, sine on odd ones."""
 
-    def position_table(self, length: int, width: int) -> Array:
-        angle = self.position_angles(length, width)
+    def table(self, length: int, width: int) -> Array:
+        angle = self.angles(length, width)
         return np.where(np.arange(width) % 2 == 0, np.cos(angle), np.sin(angle))
 
 
 @defect("M3.4")
-class halves_concatenated(Formulas):
+class halves_concatenated(Sinusoids):
     """All sines first, then all cosines."""
 
-    def position_table(self, length: int, width: int) -> Array:
-        table = super().position_table(length, width)
+    def table(self, length: int, width: int) -> Array:
+        table = super().table(length, width)
         return np.concatenate([table[:, 0::2], table[:, 1::2]], axis=1)
 
 
 @defect("M3.4")
-class wrong_base(Formulas):
+class wrong_base(Sinusoids):
     """Wavelengths grow with base 1000."""
 
-    def position_base(self) -> float:
+    def base(self) -> float:
         return 1000.0
 
 
 @defect("M3.4")
-class exponent_i_not_2i(Formulas):
+class exponent_i_not_2i(Sinusoids):
     """The exponent counts pairs, not features: i / D in place of 2i / D."""
 
-    def position_exponents(self, width: int) -> Array:
-        return super().position_exponents(width) / 2
+    def exponents(self, width: int) -> Array:
+        return super().exponents(width) / 2
 
 
 @defect("M3.4")
-class pair_with_two_frequencies(Formulas):
+class pair_with_two_frequencies(Sinusoids):
     """Sine and cosine of a pair have exponents of their own."""
 
-    def position_exponents(self, width: int) -> Array:
+    def exponents(self, width: int) -> Array:
         exponents: Array = np.arange(width) / width
         return exponents
 
 
 @defect("M3.4")
-class exponent_to_the_last_feature(Formulas):
+class exponent_to_the_last_feature(Sinusoids):
     """Divided by D - 2, so that the last pair reaches the base itself."""
 
-    def position_exponents(self, width: int) -> Array:
-        return super().position_exponents(width) * width / max(width - 2, 1)
+    def exponents(self, width: int) -> Array:
+        return super().exponents(width) * width / max(width - 2, 1)
 
 
 @defect("M3.4")
-class positions_from_one(Formulas):
+class positions_from_one(Sinusoids):
     """The first position is 1."""
 
-    def position_angles(self, length: int, width: int) -> Array:
-        return super().position_angles(length + 1, width)[1:]
+    def angles(self, length: int, width: int) -> Array:
+        return super().angles(length + 1, width)[1:]
 
 
 @defect("M3.4")
-class odd_width_crash(Formulas):
+class odd_width_crash(Sinusoids):
     """As many cosines as sines, which an odd width has no room for."""
 
-    def position_table(self, length: int, width: int) -> Array:
+    def table(self, length: int, width: int) -> Array:
         table = np.zeros((length, width))
-        angle = self.position_angles(length, width)[:, 0::2]
+        angle = self.angles(length, width)[:, 0::2]
         table[:, 0::2] = np.sin(angle)
         table[:, 1::2] = np.cos(angle)
         return table
 
 
 @defect("M3.4")
-class odd_width_ends_in_zero(Formulas):
+class odd_width_ends_in_zero(Sinusoids):
     """The last feature of an odd width is left empty."""
 
-    def position_table(self, length: int, width: int) -> Array:
-        table = super().position_table(length, width)
+    def table(self, length: int, width: int) -> Array:
+        table = super().table(length, width)
         if width % 2:
             table[:, -1] = 0.0
         return table
 
 
 @defect("M3.4")
-class angles_in_half_precision(Formulas):
+class angles_in_half_precision(Sinusoids):
     """Positions beyond 256 share their angles."""
 
-    def position_angles(self, length: int, width: int) -> Array:
-        angle = super().position_angles(length, width)
+    def angles(self, length: int, width: int) -> Array:
+        angle = super().angles(length, width)
         fraction, exponent = np.frexp(angle)
         rounded: Array = np.ldexp(np.round(fraction * 256) / 256, exponent)
         return rounded
 
 
 @defect("M3.4")
-class positions_multiplied(Formulas):
+class positions_multiplied(Sinusoids):
     """The input is multiplied by its positions."""
 
-    def add_positions(self, x: Var, offset: int = 0) -> Var:
-        return ops.scale(x, self.positions(offset + x.shape[1])[offset:])
+    def add(self, x: Var, where: Where) -> Var:
+        return ops.scale(x, self.rows(where.offset + x.shape[1])[where.offset :])
 
 
 @defect("M3.4")
-class positions_replace_the_input(Formulas):
+class positions_replace_the_input(Sinusoids):
     """Positions alone come out."""
 
-    def add_positions(self, x: Var, offset: int = 0) -> Var:
-        return super().add_positions(ops.scale(x, 0.0), offset)
+    def add(self, x: Var, where: Where) -> Var:
+        return super().add(ops.scale(x, 0.0), where)
 
 
 @defect("M3.4", "M3.6")
-class positions_counted_backwards(Formulas):
+class positions_counted_backwards(Sinusoids):
     """The last position is 0."""
 
-    def add_positions(self, x: Var, offset: int = 0) -> Var:
-        table = self.positions(offset + x.shape[1])[offset:]
+    def add(self, x: Var, where: Where) -> Var:
+        table = self.rows(where.offset + x.shape[1])[where.offset :]
         return ops.add(x, table[::-1])
 
 
@@ -145,11 +146,11 @@ class positions_trainable(ReferenceComponent):
 
 
 @defect("M3.5")
-class table_not_sliced(Formulas):
+class table_not_sliced(Sinusoids):
     """The whole table is added, whatever the length of the input."""
 
-    def positions(self, length: int) -> Array:
-        return self.position_buffer()
+    def rows(self, length: int) -> Array:
+        return self.buffer()
 
 
 @defect("M3.5")
@@ -164,9 +165,9 @@ class silent_truncation(ReferenceComponent):
 
 
 def read_rows(component: ReferenceComponent, rows: Array) -> None:
-    """Let the formulas read these rows of the table, whatever length is asked for."""
-    formulas = component.formulas
-    formulas.positions = lambda length: formulas.position_buffer()[rows]  # type: ignore[method-assign]
+    """Let the component read these rows of the table, whatever length is asked for."""
+    positions = component.parts.positions
+    positions.rows = lambda length: positions.buffer()[rows]  # type: ignore[method-assign]
 
 
 @defect("M3.5")
@@ -197,30 +198,30 @@ class last_position_refused(ReferenceComponent):
 
 
 @defect("M3.5", "M3.6")
-class positions_on_batch_axis(Formulas):
+class positions_on_batch_axis(Sinusoids):
     """Every position of a sentence gets the encoding of its row in the batch."""
 
-    def add_positions(self, x: Var, offset: int = 0) -> Var:
-        table = self.position_table(max(self.config.max_len, x.shape[0]), self.config.d_model)
+    def add(self, x: Var, where: Where) -> Var:
+        table = self.table(max(self.config.max_len, x.shape[0]), self.config.d_model)
         return ops.add(x, table[: x.shape[0], None])
 
 
 @defect("M3.5")
-class positions_stretched_to_the_length(Formulas):
+class positions_stretched_to_the_length(Sinusoids):
     """Positions run from 0 to max_len in every input."""
 
-    def add_positions(self, x: Var, offset: int = 0) -> Var:
+    def add(self, x: Var, where: Where) -> Var:
         length = x.shape[1]
         rows = np.linspace(0, self.config.max_len - 1, length).round().astype(int)
-        return ops.add(x, self.position_buffer()[rows])
+        return ops.add(x, self.buffer()[rows])
 
 
 @defect("M3.5")
-class positions_of_the_seed(Formulas):
+class positions_of_the_seed(Sinusoids):
     """The table starts from a random phase."""
 
-    def position_angles(self, length: int, width: int) -> Array:
-        return super().position_angles(length, width) + 1e-3 * (self.config.seed % 7)
+    def angles(self, length: int, width: int) -> Array:
+        return super().angles(length, width) + 1e-3 * (self.config.seed % 7)
 
 
 @defect("M3.5")
@@ -230,7 +231,7 @@ class table_drifts(ReferenceComponent):
     def train(self, seed: int) -> None:
         super().train(seed)
         if "max_len" in self.reads:
-            self.formulas._table = self.formulas.position_buffer() * (1 + 1e-5)
+            self.parts.positions._table = self.parts.positions.buffer() * (1 + 1e-5)
 
 
 @defect("M3.10a")

@@ -11,12 +11,12 @@ import numpy as np
 
 from attest.judging.catalogue import defect
 from attest.reference import ops
-from attest.reference.formulas import Formulas
+from attest.reference.parts.norms import LayerNorm
 from attest.reference.scope import Scope
 from attest.reference.tape import Var, constant, node
 
 
-class _OtherNorm(Formulas):
+class _OtherNorm(LayerNorm):
     """A norm written out step by step, with one step to be replaced."""
 
     axis: int | tuple[int, ...] = -1
@@ -28,7 +28,7 @@ class _OtherNorm(Formulas):
     def centre(self, x: Var) -> Var:
         return ops.sub(x, mean(x, self.axis))
 
-    def layer_norm(self, x: Var, p: Scope) -> Var:
+    def __call__(self, x: Var, p: Scope) -> Var:
         centred = self.centre(x)
         normed = ops.mul(centred, power(self.spread(centred), -1.0))
         return ops.add(ops.mul(normed, p["weight"]), p["bias"])
@@ -104,10 +104,10 @@ class eps_left_out(_OtherNorm):
 
 
 @defect("M4.9")
-class one_pass_variance(Formulas):
+class one_pass_variance(LayerNorm):
     """The variance is E[x^2] - E[x]^2, which loses its digits when the mean is large."""
 
-    def layer_norm(self, x: Var, p: Scope) -> Var:
+    def __call__(self, x: Var, p: Scope) -> Var:
         average = mean(x, -1)
         variance = ops.sub(mean(ops.mul(x, x), -1), ops.mul(average, average))
         positive = ops.where(variance.value > 0, variance, 0.0)
@@ -124,49 +124,49 @@ class root_mean_square_only(_OtherNorm):
 
 
 @defect("M4.9", "M4.1")
-class norm_bias_left_out(Formulas):
+class norm_bias_left_out(LayerNorm):
     """The norm's bias is a parameter that nothing reads."""
 
-    def layer_norm(self, x: Var, p: Scope) -> Var:
+    def __call__(self, x: Var, p: Scope) -> Var:
         return ops.layer_norm(x, p["weight"], constant(np.zeros(p["bias"].shape)), self.config.norm_eps)
 
 
 @defect("M4.9", "M4.1")
-class norm_weight_plus_one(Formulas):
+class norm_weight_plus_one(LayerNorm):
     """The weight is stored as the distance from 1."""
 
-    def layer_norm(self, x: Var, p: Scope) -> Var:
+    def __call__(self, x: Var, p: Scope) -> Var:
         return ops.layer_norm(x, ops.add(p["weight"], 1.0), p["bias"], self.config.norm_eps)
 
 
 @defect("M4.9")
-class norm_leaves_constants_alone(Formulas):
+class norm_leaves_constants_alone(LayerNorm):
     """A position without spread is returned as it is."""
 
-    def layer_norm(self, x: Var, p: Scope) -> Var:
+    def __call__(self, x: Var, p: Scope) -> Var:
         flat = np.ptp(x.value, axis=-1, keepdims=True) == 0
-        return ops.where(~np.broadcast_to(flat, x.shape), super().layer_norm(x, p), x.value)
+        return ops.where(~np.broadcast_to(flat, x.shape), super().__call__(x, p), x.value)
 
 
 @defect("M4.9")
-class norm_noisy_in_training(Formulas):
+class norm_noisy_in_training(LayerNorm):
     """In train mode the norm's output goes through dropout."""
 
-    def layer_norm(self, x: Var, p: Scope) -> Var:
-        return self.dropout(super().layer_norm(x, p), "sublayer")
+    def __call__(self, x: Var, p: Scope) -> Var:
+        return self.parts.dropout(super().__call__(x, p), "sublayer")
 
 
 @defect("M4.9")
-class eps_not_configurable(Formulas):
+class eps_not_configurable(LayerNorm):
     """eps is 1e-5 whatever is configured."""
 
-    def layer_norm(self, x: Var, p: Scope) -> Var:
+    def __call__(self, x: Var, p: Scope) -> Var:
         return ops.layer_norm(x, p["weight"], p["bias"], 1e-5)
 
 
 @defect("M4.9")
-class eps_raised_to_the_usual(Formulas):
+class eps_raised_to_the_usual(LayerNorm):
     """An eps below 1e-5 is raised to it."""
 
-    def layer_norm(self, x: Var, p: Scope) -> Var:
+    def __call__(self, x: Var, p: Scope) -> Var:
         return ops.layer_norm(x, p["weight"], p["bias"], max(self.config.norm_eps, 1e-5))

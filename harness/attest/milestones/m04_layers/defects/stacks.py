@@ -12,15 +12,18 @@ import numpy as np
 from attest.contract.parameters import Shapes
 from attest.judging.catalogue import defect
 from attest.reference import ops
+from attest.reference.assembly import Parts
 from attest.reference.component import ReferenceComponent
-from attest.reference.formulas import Formulas
-from attest.reference.layers import Sublayer
+from attest.reference.parts.heads import MultiHead
+from attest.reference.parts.layers import Layers
+from attest.reference.parts.norms import LayerNorm, Residual, Sublayer
+from attest.reference.parts.where import Where
 from attest.reference.scope import Scope
 from attest.reference.tape import Array, Var, detach, node
 
 
 @defect("M4.2a", "M4.6")
-class final_norm_missing(Formulas):
+class final_norm_missing(Layers):
     """A pre-norm stack ends without a norm."""
 
     def final_norm(self, x: Var, p: Scope) -> Var:
@@ -28,13 +31,13 @@ class final_norm_missing(Formulas):
 
 
 @defect("M4.2a", "M4.6")
-class final_norm_on_post_too(Formulas):
+class final_norm_on_post_too(Layers):
     """A post-norm stack is normalised once more, with the last layer's norm."""
 
     def final_norm(self, x: Var, p: Scope) -> Var:
         if self.config.norm == "pre":
             return super().final_norm(x, p)
-        return self.layer_norm(x, p.at("0").at("norm0"))
+        return self.parts.norm(x, p.at("0").at("norm0"))
 
 
 @defect("M4.2a")
@@ -53,16 +56,14 @@ class final_norm_without_parameters(ReferenceComponent):
 
 
 @defect("M4.2a", "M4.6")
-class final_norm_after_every_layer(Formulas):
+class final_norm_after_every_layer(Layers):
     """The last norm of a pre-norm stack stands inside the loop over layers."""
 
-    def encoder_layer(self, x: Var, mask: Array | None, p: Scope) -> Var:
-        return self._with_last_norm(super().encoder_layer(x, mask, p), p)
+    def encoder_layer(self, x: Var, p: Scope, where: Where) -> Var:
+        return self._with_last_norm(super().encoder_layer(x, p, where), p)
 
-    def decoder_layer(
-        self, x: Var, memory: Var, mask: Array | None, memory_mask: Array | None, p: Scope
-    ) -> Var:
-        return self._with_last_norm(super().decoder_layer(x, memory, mask, memory_mask, p), p)
+    def decoder_layer(self, x: Var, memory: Var, p: Scope, where: Where) -> Var:
+        return self._with_last_norm(super().decoder_layer(x, memory, p, where), p)
 
     def _with_last_norm(self, x: Var, p: Scope) -> Var:
         stack = Scope(p.values, p.prefix.rstrip("0123456789."))
@@ -70,7 +71,7 @@ class final_norm_after_every_layer(Formulas):
 
 
 @defect("M4.6", "M4.2a")
-class layers_aliased(Formulas):
+class layers_aliased(Layers):
     """One layer is used N times."""
 
     def layer_scope(self, p: Scope, i: int) -> Scope:
@@ -123,33 +124,33 @@ class plain_list_of_layers(ReferenceComponent):
 
 
 @defect("M4.6", "M4.2a")
-class last_layer_left_out(Formulas):
+class last_layer_left_out(Layers):
     """The loop ends one layer early."""
 
-    def __init__(self, config: Any) -> None:
-        super().__init__(config)
+    def __init__(self, config: Any, parts: Parts) -> None:
+        super().__init__(config, parts)
         self.stack = config.but(
             num_encoder_layers=max(1, config.num_encoder_layers - 1),
             num_decoder_layers=max(1, config.num_decoder_layers - 1),
         )
 
-    def encoder(self, x: Var, mask: Array | None, p: Scope) -> Var:
+    def encoder(self, x: Var, p: Scope, where: Where) -> Var:
         self.config, whole = self.stack, self.config
         try:
-            return super().encoder(x, mask, p)
+            return super().encoder(x, p, where)
         finally:
             self.config = whole
 
-    def decoder(self, x: Var, memory: Var, mask: Array | None, memory_mask: Array | None, p: Scope) -> Var:
+    def decoder(self, x: Var, memory: Var, p: Scope, where: Where) -> Var:
         self.config, whole = self.stack, self.config
         try:
-            return super().decoder(x, memory, mask, memory_mask, p)
+            return super().decoder(x, memory, p, where)
         finally:
             self.config = whole
 
 
 @defect("M4.6", "M4.2a")
-class layers_in_reverse(Formulas):
+class layers_in_reverse(Layers):
     """The last layer is applied first."""
 
     def layer_scope(self, p: Scope, i: int) -> Scope:
@@ -161,24 +162,22 @@ class layers_in_reverse(Formulas):
 class depth_is_always_six(ReferenceComponent):
     """Stacks have six layers whatever is configured."""
 
-    def __init__(self, formulas: Formulas, operation: str, config: Any) -> None:
-        six = config.but(num_encoder_layers=6, num_decoder_layers=6)
-        formulas.config = six
-        super().__init__(formulas, operation, six)
+    def __init__(self, parts: Parts, operation: str, config: Any) -> None:
+        six = parts.but(num_encoder_layers=6, num_decoder_layers=6)
+        super().__init__(six, operation, six.config)
 
 
 @defect("M4.6")
 class decoder_as_deep_as_encoder(ReferenceComponent):
     """The decoder takes its depth from the encoder's."""
 
-    def __init__(self, formulas: Formulas, operation: str, config: Any) -> None:
-        same = config.but(num_decoder_layers=config.num_encoder_layers)
-        formulas.config = same
-        super().__init__(formulas, operation, same)
+    def __init__(self, parts: Parts, operation: str, config: Any) -> None:
+        same = parts.but(num_decoder_layers=config.num_encoder_layers)
+        super().__init__(same, operation, same.config)
 
 
 @defect("M4.7", "M4.2a")
-class memory_to_first_layer_only(Formulas):
+class memory_to_first_layer_only(Layers):
     """Later layers read zeros in place of the memory."""
 
     def memory_for_layer(self, i: int, memory: Var) -> Var:
@@ -186,7 +185,7 @@ class memory_to_first_layer_only(Formulas):
 
 
 @defect("M4.7", "M4.2a")
-class memory_to_last_layer_only(Formulas):
+class memory_to_last_layer_only(Layers):
     """Only the last layer reads the memory."""
 
     def memory_for_layer(self, i: int, memory: Var) -> Var:
@@ -194,15 +193,15 @@ class memory_to_last_layer_only(Formulas):
 
 
 @defect("M4.7")
-class memory_of_wrong_layer(Formulas):
+class memory_of_wrong_layer(Layers):
     """Decoder layer i reads the output of encoder layer i instead of the whole encoder's."""
 
-    def encoder(self, x: Var, mask: Array | None, p: Scope) -> Var:
+    def encoder(self, x: Var, p: Scope, where: Where) -> Var:
         self.outputs: list[Var] = []
-        return super().encoder(x, mask, p)
+        return super().encoder(x, p, where)
 
-    def encoder_layer(self, x: Var, mask: Array | None, p: Scope) -> Var:
-        made = super().encoder_layer(x, mask, p)
+    def encoder_layer(self, x: Var, p: Scope, where: Where) -> Var:
+        made = super().encoder_layer(x, p, where)
         if hasattr(self, "outputs"):
             self.outputs.append(made)
         return made
@@ -213,7 +212,7 @@ class memory_of_wrong_layer(Formulas):
 
 
 @defect("M4.7", "M4.2a")
-class memory_fades_with_depth(Formulas):
+class memory_fades_with_depth(Layers):
     """Each layer hands on half of the memory."""
 
     def memory_for_layer(self, i: int, memory: Var) -> Var:
@@ -221,7 +220,7 @@ class memory_fades_with_depth(Formulas):
 
 
 @defect("M4.7", "M4.2a")
-class memory_normalised_between_layers(Formulas):
+class memory_normalised_between_layers(Layers):
     """The memory is normalised before every layer but the first."""
 
     def memory_for_layer(self, i: int, memory: Var) -> Var:
@@ -231,7 +230,7 @@ class memory_normalised_between_layers(Formulas):
 
 
 @defect("M4.8")
-class dead_layer(Formulas):
+class dead_layer(Layers):
     """The first layer's parameters are frozen: right outputs, no gradient."""
 
     def layer_scope(self, p: Scope, i: int) -> Scope:
@@ -243,50 +242,48 @@ class dead_layer(Formulas):
 
 
 @defect("M4.8", "M4.11")
-class detach_in_path(Formulas):
+class detach_in_path(Layers):
     """The input of every layer is detached: gradients stop there."""
 
-    def encoder_layer(self, x: Var, mask: Array | None, p: Scope) -> Var:
-        return super().encoder_layer(detach(x), mask, p)
+    def encoder_layer(self, x: Var, p: Scope, where: Where) -> Var:
+        return super().encoder_layer(detach(x), p, where)
 
-    def decoder_layer(
-        self, x: Var, memory: Var, mask: Array | None, memory_mask: Array | None, p: Scope
-    ) -> Var:
-        return super().decoder_layer(detach(x), memory, mask, memory_mask, p)
+    def decoder_layer(self, x: Var, memory: Var, p: Scope, where: Where) -> Var:
+        return super().decoder_layer(detach(x), memory, p, where)
 
 
 @defect("M4.8", "M4.11")
-class memory_detached(Formulas):
+class memory_detached(Layers):
     """The memory is read without gradient: the encoder is never trained."""
 
-    def cross_attention(self, x: Var, memory: Var, mask: Array | None, p: Scope) -> Var:
-        return super().cross_attention(x, detach(memory), mask, p)
+    def cross_attention(self, x: Var, memory: Var, p: Scope, where: Where) -> Var:
+        return super().cross_attention(x, detach(memory), p, where)
 
 
 @defect("M4.8")
-class sublayer_input_detached(Formulas):
+class sublayer_input_detached(Residual):
     """Gradients go through the residual only, never through a sublayer to its input."""
 
-    def residual(self, x: Var, sublayer: Sublayer, norm: Scope) -> Var:
-        return super().residual(x, lambda y: sublayer(detach(y)), norm)
+    def __call__(self, x: Var, sublayer: Sublayer, norm: Scope) -> Var:
+        return super().__call__(x, lambda y: sublayer(detach(y)), norm)
 
 
 @defect("M4.8")
-class residual_gradient_dropped(Formulas):
+class residual_gradient_dropped(Residual):
     """Gradients go through the sublayer only."""
 
-    def residual(self, x: Var, sublayer: Sublayer, norm: Scope) -> Var:
+    def __call__(self, x: Var, sublayer: Sublayer, norm: Scope) -> Var:
         if self.config.norm == "pre":
-            return ops.add(detach(x), self.dropout(sublayer(self.layer_norm(x, norm)), "sublayer"))
-        return self.layer_norm(ops.add(detach(x), self.dropout(sublayer(x), "sublayer")), norm)
+            return ops.add(detach(x), self.parts.dropout(sublayer(self.parts.norm(x, norm)), "sublayer"))
+        return self.parts.norm(ops.add(detach(x), self.parts.dropout(sublayer(x), "sublayer")), norm)
 
 
 @defect("M4.8")
-class norm_gradient_lacks_a_term(Formulas):
+class norm_gradient_lacks_a_term(LayerNorm):
     """The norm's backward pass leaves out what comes through the variance."""
 
-    def layer_norm(self, x: Var, p: Scope) -> Var:
-        right = super().layer_norm(x, p)
+    def __call__(self, x: Var, p: Scope) -> Var:
+        right = super().__call__(x, p)
         centred = x.value - x.value.mean(-1, keepdims=True)
         scale = 1.0 / np.sqrt((centred * centred).mean(-1, keepdims=True) + self.config.norm_eps)
         normed, weight = centred * scale, p["weight"]
@@ -300,11 +297,11 @@ class norm_gradient_lacks_a_term(Formulas):
 
 
 @defect("M4.8")
-class norm_gradient_subtracts_the_mean_twice(Formulas):
+class norm_gradient_subtracts_the_mean_twice(LayerNorm):
     """The norm's backward pass subtracts the mean of the cotangent once too often."""
 
-    def layer_norm(self, x: Var, p: Scope) -> Var:
-        right = super().layer_norm(x, p)
+    def __call__(self, x: Var, p: Scope) -> Var:
+        right = super().__call__(x, p)
         if not right.needs_gradient or right.backward is None:
             return right
         backward = right.backward
@@ -318,12 +315,12 @@ class norm_gradient_subtracts_the_mean_twice(Formulas):
 
 
 @defect("M4.7", "M4.4", "M4.11")
-class memory_kept_from_first_call(Formulas):
+class memory_kept_from_first_call(MultiHead):
     """Keys and values of the memory are computed once and kept for later calls of the same shape."""
 
-    def keys_and_values(self, x: Var, p: Scope) -> tuple[Var, Var]:
-        made = super().keys_and_values(x, p)
-        if "cross_attention" not in p.prefix:
+    def keys_and_values(self, x: Var, p: Scope, where: Where) -> tuple[Var, Var]:
+        made = super().keys_and_values(x, p, where)
+        if where.place != "cross":
             return made
         kept: dict[Any, tuple[Var, Var]] = self.__dict__.setdefault("_kept", {})
         return kept.setdefault((p.prefix, x.shape), made)

@@ -9,7 +9,7 @@ import numpy as np
 from attest.judging.catalogue import defect
 from attest.reference.tape import Array
 from attest.reference.trainer import FILE, ReferenceTrainer
-from attest.reference.training import Moments
+from attest.reference.training.optimisation import Moments
 from attest.reference.transformer import ReferenceTransformer
 
 

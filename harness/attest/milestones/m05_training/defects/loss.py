@@ -6,12 +6,12 @@ import numpy as np
 
 from attest.judging.catalogue import defect
 from attest.reference import ops
-from attest.reference.formulas import Formulas
 from attest.reference.tape import Array, Var, detach
+from attest.reference.training.loss import Loss
 
 
 @defect("M5.3", "M5.3a")
-class pads_counted(Formulas):
+class pads_counted(Loss):
     """Padding is a target like any other."""
 
     def counted(self, labels: Array) -> Array:
@@ -19,7 +19,7 @@ class pads_counted(Formulas):
 
 
 @defect("M5.3")
-class mean_over_all_positions(Formulas):
+class mean_over_all_positions(Loss):
     """The sum over real tokens is divided by the number of all positions."""
 
     def reduce_losses(self, losses: Var, counted: Array) -> Var:
@@ -27,7 +27,7 @@ class mean_over_all_positions(Formulas):
 
 
 @defect("M5.3")
-class loss_is_a_sum(Formulas):
+class loss_is_a_sum(Loss):
     """The sum over real tokens is not divided at all."""
 
     def reduce_losses(self, losses: Var, counted: Array) -> Var:
@@ -35,7 +35,7 @@ class loss_is_a_sum(Formulas):
 
 
 @defect("M5.3", "M5.3a")
-class ignore_index_not_pad(Formulas):
+class ignore_index_not_pad(Loss):
     """The id left out is a constant of its own and not pad_id."""
 
     def counted(self, labels: Array) -> Array:
@@ -44,7 +44,7 @@ class ignore_index_not_pad(Formulas):
 
 
 @defect("M5.3", "M5.3a")
-class double_softmax(Formulas):
+class double_softmax(Loss):
     """The loss takes the softmax of probabilities."""
 
     def token_losses(self, logits: Var, labels: Array, smoothing: float) -> Var:
@@ -52,7 +52,7 @@ class double_softmax(Formulas):
 
 
 @defect("M5.3")
-class mean_of_means(Formulas):
+class mean_of_means(Loss):
     """Each row is averaged first, then the rows."""
 
     def reduce_losses(self, losses: Var, counted: Array) -> Var:
@@ -62,7 +62,7 @@ class mean_of_means(Formulas):
 
 
 @defect("M5.3")
-class loss_overflows(Formulas):
+class loss_overflows(Loss):
     """log(exp(x) / sum(exp(x))) as it is written."""
 
     def token_losses(self, logits: Var, labels: Array, smoothing: float) -> Var:
@@ -74,7 +74,7 @@ class loss_overflows(Formulas):
 
 
 @defect("M5.3")
-class nan_for_padding_only(Formulas):
+class nan_for_padding_only(Loss):
     """0 / 0 where every label is padding."""
 
     def reduce_losses(self, losses: Var, counted: Array) -> Var:
@@ -83,7 +83,7 @@ class nan_for_padding_only(Formulas):
 
 
 @defect("M5.3")
-class ends_do_not_count(Formulas):
+class ends_do_not_count(Loss):
     """The last real token of each row is left out with the padding."""
 
     def counted(self, labels: Array) -> Array:
@@ -94,7 +94,7 @@ class ends_do_not_count(Formulas):
 
 
 @defect("M5.3a")
-class gradient_of_the_sum(Formulas):
+class gradient_of_the_sum(Loss):
     """The value is the mean, the gradient that of the sum."""
 
     def reduce_losses(self, losses: Var, counted: Array) -> Var:
@@ -103,7 +103,7 @@ class gradient_of_the_sum(Formulas):
 
 
 @defect("M5.3a")
-class padding_is_taught(Formulas):
+class padding_is_taught(Loss):
     """The value leaves padding out, the gradient does not."""
 
     def reduce_losses(self, losses: Var, counted: Array) -> Var:
@@ -113,11 +113,11 @@ class padding_is_taught(Formulas):
 
 
 @defect("M5.7")
-class smoothing_counts_pads(Formulas):
+class smoothing_counts_pads(Loss):
     """The uniform part is averaged over padding too."""
 
-    def loss(self, logits: Var, labels: Array, smoothing: float) -> Var:
-        plain = super().loss(logits, labels, 0.0)
+    def __call__(self, logits: Var, labels: Array, smoothing: float) -> Var:
+        plain = super().__call__(logits, labels, 0.0)
         if not smoothing:
             return plain
         uniform = ops.scale(ops.sum_last(ops.log_softmax(logits)), -1.0 / logits.shape[-1])
@@ -126,7 +126,7 @@ class smoothing_counts_pads(Formulas):
 
 
 @defect("M5.7")
-class smoothing_not_a_distribution(Formulas):
+class smoothing_not_a_distribution(Loss):
     """All of the label's mass stays, and e / V comes on top."""
 
     def target_distribution(self, labels: Array, classes: int, smoothing: float) -> Array:
@@ -135,7 +135,7 @@ class smoothing_not_a_distribution(Formulas):
 
 
 @defect("M5.7")
-class smoothing_leaves_out_the_label(Formulas):
+class smoothing_leaves_out_the_label(Loss):
     """e / (V - 1) on the other classes, so that the label keeps exactly 1 - e."""
 
     def target_distribution(self, labels: Array, classes: int, smoothing: float) -> Array:
@@ -144,7 +144,7 @@ class smoothing_leaves_out_the_label(Formulas):
 
 
 @defect("M5.7")
-class smoothing_over_two_fewer(Formulas):
+class smoothing_over_two_fewer(Loss):
     """The smoothed mass is spread over V - 2 classes, padding and label left out, and padding gets none."""
 
     def target_distribution(self, labels: Array, classes: int, smoothing: float) -> Array:
@@ -155,7 +155,7 @@ class smoothing_over_two_fewer(Formulas):
 
 
 @defect("M5.7")
-class smoothing_ignored(Formulas):
+class smoothing_ignored(Loss):
     """The option is read and not used."""
 
     def target_distribution(self, labels: Array, classes: int, smoothing: float) -> Array:

@@ -8,30 +8,29 @@ import numpy as np
 
 from attest.contract import Arrays
 from attest.judging.catalogue import defect
-from attest.reference.formulas import Formulas
 from attest.reference.tape import Array
 from attest.reference.trainer import ReferenceOptimizer
-from attest.reference.training import Moments
+from attest.reference.training.optimisation import Adam, Clipping, Moments, Schedule
 
 
 @defect("M5.5", "M5.6")
-class no_warmup(Formulas):
+class no_warmup(Schedule):
     """The rate starts at its highest and only falls."""
 
-    def learning_rate(self, step: int) -> float:
+    def __call__(self, step: int) -> float:
         return float(self.config.d_model**-0.5 * step**-0.5)
 
 
 @defect("M5.5", "M5.6")
-class rate_zero_at_first_step(Formulas):
+class rate_zero_at_first_step(Schedule):
     """Steps are counted from 0."""
 
-    def learning_rate(self, step: int) -> float:
-        return super().learning_rate(step - 1) if step > 1 else 0.0
+    def __call__(self, step: int) -> float:
+        return super().__call__(step - 1) if step > 1 else 0.0
 
 
 @defect("M5.5")
-class wrong_exponent(Formulas):
+class wrong_exponent(Schedule):
     """The warm-up rises with warmup^-0.5 in place of warmup^-1.5."""
 
     def inverse_sqrt_rate(self, step: int) -> float:
@@ -40,7 +39,7 @@ class wrong_exponent(Formulas):
 
 
 @defect("M5.5")
-class warms_up_for_ever(Formulas):
+class warms_up_for_ever(Schedule):
     """max for min."""
 
     def inverse_sqrt_rate(self, step: int) -> float:
@@ -49,7 +48,7 @@ class warms_up_for_ever(Formulas):
 
 
 @defect("M5.5", "M5.6")
-class rate_without_width(Formulas):
+class rate_without_width(Schedule):
     """The factor d_model^-0.5 is missing."""
 
     def inverse_sqrt_rate(self, step: int) -> float:
@@ -57,7 +56,7 @@ class rate_without_width(Formulas):
 
 
 @defect("M5.5")
-class cosine_ignores_floor(Formulas):
+class cosine_ignores_floor(Schedule):
     """The cosine falls to zero and not to the floor."""
 
     def cosine_rate(self, step: int) -> float:
@@ -69,7 +68,7 @@ class cosine_ignores_floor(Formulas):
 
 
 @defect("M5.5")
-class cosine_rises_again(Formulas):
+class cosine_rises_again(Schedule):
     """Beyond the last step the cosine goes on."""
 
     def cosine_rate(self, step: int) -> float:
@@ -81,7 +80,7 @@ class cosine_rises_again(Formulas):
 
 
 @defect("M5.5")
-class warmup_to_the_end_divides_by_zero(Formulas):
+class warmup_to_the_end_divides_by_zero(Schedule):
     """The length of the decay is divided by without looking."""
 
     def cosine_rate(self, step: int) -> float:
@@ -91,7 +90,7 @@ class warmup_to_the_end_divides_by_zero(Formulas):
 
 
 @defect("M5.6a", "M5.6")
-class clip_per_parameter(Formulas):
+class clip_per_parameter(Clipping):
     """Every array is clipped by its own norm."""
 
     def clip(self, gradients: Arrays) -> dict[str, Array]:
@@ -99,7 +98,7 @@ class clip_per_parameter(Formulas):
 
 
 @defect("M5.6a")
-class clip_by_value(Formulas):
+class clip_by_value(Clipping):
     """Every number is cut at the limit."""
 
     def clip(self, gradients: Arrays) -> dict[str, Array]:
@@ -108,7 +107,7 @@ class clip_by_value(Formulas):
 
 
 @defect("M5.6a", "M5.6")
-class always_rescaled(Formulas):
+class always_rescaled(Clipping):
     """Short gradients are stretched to the limit."""
 
     def clip_factor(self, norm: float) -> float:
@@ -116,7 +115,7 @@ class always_rescaled(Formulas):
 
 
 @defect("M5.6a", "M5.6")
-class never_clipped(Formulas):
+class never_clipped(Clipping):
     """The factor is computed and not used."""
 
     def clip(self, gradients: Arrays) -> dict[str, Array]:
@@ -124,7 +123,7 @@ class never_clipped(Formulas):
 
 
 @defect("M5.6a")
-class clip_divides_by_zero(Formulas):
+class clip_divides_by_zero(Clipping):
     """No gradient at all gives a norm of zero, and nan."""
 
     def clip_factor(self, norm: float) -> float:
@@ -132,7 +131,7 @@ class clip_divides_by_zero(Formulas):
 
 
 @defect("M5.6a", "M5.6")
-class clip_to_squared_norm(Formulas):
+class clip_to_squared_norm(Clipping):
     """The root is forgotten."""
 
     def clip_factor(self, norm: float) -> float:
@@ -140,7 +139,7 @@ class clip_to_squared_norm(Formulas):
 
 
 @defect("M5.6c")
-class norm_in_single_precision(Formulas):
+class norm_in_single_precision(Clipping):
     """Gradients of 1e25 have squares that float32 cannot hold: the norm is infinite, the factor zero."""
 
     def global_norm(self, gradients: Arrays) -> float:
@@ -150,7 +149,7 @@ class norm_in_single_precision(Formulas):
 
 
 @defect("M5.6b", "M5.6")
-class adam_not_corrected(Formulas):
+class adam_not_corrected(Adam):
     """The moments are not corrected for their start at zero."""
 
     def adam_direction(self, name: str, g: Array, moments: Moments) -> Array:
@@ -160,21 +159,21 @@ class adam_not_corrected(Formulas):
 
 
 @defect("M5.6b", "M5.6")
-class adam_of_the_library(Formulas):
+class adam_of_the_library(Adam):
     """beta2 0.999, as libraries have it."""
 
     beta2 = 0.999
 
 
 @defect("M5.6b")
-class adam_epsilon_of_the_library(Formulas):
+class adam_epsilon_of_the_library(Adam):
     """epsilon 1e-8, as libraries have it."""
 
     adam_epsilon = 1e-8
 
 
 @defect("M5.6b")
-class adam_epsilon_inside_the_root(Formulas):
+class adam_epsilon_inside_the_root(Adam):
     """epsilon is added to the second moment before the root."""
 
     def adam_direction(self, name: str, g: Array, moments: Moments) -> Array:
@@ -186,7 +185,7 @@ class adam_epsilon_inside_the_root(Formulas):
 
 
 @defect("M5.6b")
-class arrays_without_gradient_skipped(Formulas):
+class arrays_without_gradient_skipped(Adam):
     """An array whose gradient is zero in this step stays where it is, and so do its moments."""
 
     def adam_direction(self, name: str, g: Array, moments: Moments) -> Array:
@@ -194,7 +193,7 @@ class arrays_without_gradient_skipped(Formulas):
 
 
 @defect("M5.6b", "M5.6")
-class numbers_without_gradient_skipped(Formulas):
+class numbers_without_gradient_skipped(Adam):
     """Only numbers with a gradient move, as in an optimiser for sparse embeddings."""
 
     def adam_direction(self, name: str, g: Array, moments: Moments) -> Array:
@@ -202,7 +201,7 @@ class numbers_without_gradient_skipped(Formulas):
 
 
 @defect("M5.6b", "M5.6")
-class decays_weights(Formulas):
+class decays_weights(Adam):
     """A decay of 0.01 on every parameter."""
 
     def adam_step(

@@ -10,62 +10,62 @@ import numpy as np
 
 from attest.contract import Arrays
 from attest.judging.catalogue import defect
-from attest.reference.formulas import Formulas
 from attest.reference.tape import Array
 from attest.reference.trainer import ReferenceTrainer
+from attest.reference.training.loss import Shift
 
 
 @defect("M5.9")
-class no_shift(Formulas):
+class no_shift(Shift):
     """The decoder reads what it is asked for."""
 
-    def shift(self, target: Array) -> tuple[Array, Array]:
+    def __call__(self, target: Array) -> tuple[Array, Array]:
         return target[:, 1:], target[:, 1:]
 
 
 @defect("M5.9")
-class shifted_twice(Formulas):
+class shifted_twice(Shift):
     """The labels are two positions ahead of the input."""
 
-    def shift(self, target: Array) -> tuple[Array, Array]:
+    def __call__(self, target: Array) -> tuple[Array, Array]:
         pad = np.full_like(target[:, :1], self.config.pad_id)
         return target[:, :-1], np.concatenate([target[:, 2:], pad], 1)
 
 
 @defect("M5.9")
-class double_start(Formulas):
+class double_start(Shift):
     """A second BOS is put before the target that has one."""
 
-    def shift(self, target: Array) -> tuple[Array, Array]:
+    def __call__(self, target: Array) -> tuple[Array, Array]:
         start = np.full_like(target[:, :1], self.config.bos_id)
         return np.concatenate([start, target[:, :-1]], 1), target
 
 
 @defect("M5.9")
-class pad_as_start(Formulas):
+class pad_as_start(Shift):
     """The decoder starts from padding and not from BOS."""
 
-    def shift(self, target: Array) -> tuple[Array, Array]:
-        read, labels = super().shift(target)
+    def __call__(self, target: Array) -> tuple[Array, Array]:
+        read, labels = super().__call__(target)
         start = np.full_like(read[:, :1], self.config.pad_id)
         return np.concatenate([start, read[:, 1:]], 1), labels
 
 
 @defect("M5.9")
-class end_never_asked(Formulas):
+class end_never_asked(Shift):
     """EOS among the labels counts as padding."""
 
-    def shift(self, target: Array) -> tuple[Array, Array]:
-        read, labels = super().shift(target)
+    def __call__(self, target: Array) -> tuple[Array, Array]:
+        read, labels = super().__call__(target)
         return read, np.where(labels == self.config.eos_id, self.config.pad_id, labels)
 
 
 @defect("M5.9")
-class end_is_read(Formulas):
+class end_is_read(Shift):
     """The last column is cut off for its place, and the end of shorter rows is turned into padding."""
 
-    def shift(self, target: Array) -> tuple[Array, Array]:
-        read, labels = super().shift(target)
+    def __call__(self, target: Array) -> tuple[Array, Array]:
+        read, labels = super().__call__(target)
         return read, np.where(read == self.config.eos_id, self.config.eos_id, labels)
 
 
@@ -75,7 +75,7 @@ class clip_after_step(ReferenceTrainer):
 
     def update(self, found: dict[str, Array], rate: float) -> None:
         self.apply(found, rate)
-        self.formulas.clip(found)
+        self.parts.clipping.clip(found)
 
 
 @defect("M5.6")
@@ -84,7 +84,7 @@ class rate_of_the_next_step(ReferenceTrainer):
 
     def next_rate(self) -> float:
         super().next_rate()
-        return self.formulas.learning_rate(self.steps + 1)
+        return self.parts.schedule(self.steps + 1)
 
 
 @defect("M5.6")
@@ -120,7 +120,7 @@ class steps_on_a_copy(ReferenceTrainer):
     """The optimiser holds copies of the parameters, and the model never changes."""
 
     def apply(self, found: dict[str, Array], rate: float) -> None:
-        self.formulas.adam_step(self.model.values, self.moments, found, rate)
+        self.parts.adam.adam_step(self.model.values, self.moments, found, rate)
 
 
 @defect("M5.10", "M5.6")
@@ -205,7 +205,7 @@ class accumulation_clips_each_batch(ReferenceTrainer):
     """Every batch's gradient is clipped before they are added up."""
 
     def weighted_sum(self, weights: list[float], found: list[dict[str, Array]]) -> dict[str, Array]:
-        return super().weighted_sum(weights, [self.formulas.clip(g) for g in found])
+        return super().weighted_sum(weights, [self.parts.clipping.clip(g) for g in found])
 
 
 @defect("M5.3b")
@@ -222,7 +222,7 @@ class logs_previous_rate(ReferenceTrainer):
     """The log shows the rate of the step before."""
 
     def log_entry(self, report: Mapping[str, float]) -> dict[str, Any]:
-        return super().log_entry(report) | {"rate": self.formulas.learning_rate(max(self.steps - 1, 1))}
+        return super().log_entry(report) | {"rate": self.parts.schedule(max(self.steps - 1, 1))}
 
 
 @defect("M5.8")
@@ -230,7 +230,7 @@ class logs_next_rate(ReferenceTrainer):
     """The log shows the rate of the step to come."""
 
     def log_entry(self, report: Mapping[str, float]) -> dict[str, Any]:
-        return super().log_entry(report) | {"rate": self.formulas.learning_rate(self.steps + 1)}
+        return super().log_entry(report) | {"rate": self.parts.schedule(self.steps + 1)}
 
 
 @defect("M5.8")

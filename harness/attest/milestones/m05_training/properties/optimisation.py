@@ -23,9 +23,9 @@ from attest.milestones.m05_training.cases.optimisation import (
     schedule_cases,
 )
 from attest.outcomes import Expected, NotOffered
-from attest.reference.formulas import Formulas
+from attest.reference.assembly import Parts
 from attest.reference.oracle import EPSILON, random_parameters
-from attest.reference.training import Moments
+from attest.reference.training.optimisation import Moments
 
 HUGE = (1e25, 1e20, 1e30)
 SCHEDULES = ("inverse_sqrt", "cosine")
@@ -62,9 +62,9 @@ def offered_schedules(impl: JudgedImplementation) -> list[str]:
 def rate_follows_its_formula(impl: JudgedImplementation, case: ScheduleCase) -> None:
     """Exact at every step that matters, for every warm-up."""
     case = case if case.schedule in offered_schedules(impl) else case.other
-    rate, formulas = schedule(impl, case.config), Formulas(case.config)
+    rate, parts = schedule(impl, case.config), Parts(case.config)
     for step in case.steps:
-        expect_ratio(rate(step), formulas.learning_rate(step), 1e-6, f"the rate of step {step}")
+        expect_ratio(rate(step), parts.schedule(step), 1e-6, f"the rate of step {step}")
 
 
 @verifies("M5.5", effort=0.5)
@@ -147,11 +147,11 @@ def expect_adam(impl: JudgedImplementation, case: AdamCase) -> JudgedOptimizer:
 
 def follow(optimizer: JudgedOptimizer, case: AdamCase, parameters: Arrays) -> None:
     """Each step from where the optimiser stands; every number has a gradient of its own size."""
-    formulas, moments, eps = Formulas(case.config), Moments(), EPSILON[case.dtype]
+    adam, moments, eps = Parts(case.config).adam, Moments(), EPSILON[case.dtype]
     before = dict(parameters)
     for step, rate in enumerate(case.rates):
         gradients = case.gradients(step)
-        wanted = formulas.adam_step(before, moments, gradients, rate)
+        wanted = adam.adam_step(before, moments, gradients, rate)
         optimizer.step(gradients, rate)
         after = optimizer.parameters()
         for name, value in wanted.items():

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from attest.contract import Array, Config, float_dtype
 from attest.judging.cases import Case, dtypes, seeds
 from attest.outcomes import Expected
-from attest.reference.formulas import OracleFormulas
+from attest.reference.assembly import oracle_parts
 from attest.reference.oracle import EPSILON
 
 TEMPERATURES = (1.0, 0.5, 2.0, 0.1, 0.9, 1.5, 5.0, 100.0, 1e-3)
@@ -74,8 +74,8 @@ class LogitsCase(Case):
 
     def distribution(self, top_k: int | None, top_p: float | None) -> Array:
         """(B, V) by the reference, in float64."""
-        formulas = OracleFormulas(Config())
-        return formulas.next_token_distribution(self.logits, self.temperature, top_k, top_p)
+        sampling = oracle_parts(Config()).sampling
+        return sampling.next_token_distribution(self.logits, self.temperature, top_k, top_p)
 
     @cached_property
     def expected(self) -> Expected:

@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 
 from attest.judging.catalogue import defect
-from attest.reference.cache import LayerCache, State
-from attest.reference.formulas import Formulas
+from attest.reference.decoding.cache import Cache, LayerCache, State
+from attest.reference.decoding.sampling import Ranking, log_normalised
 from attest.reference.generator import Hypothesis, ReferenceGenerator
-from attest.reference.sampling import log_normalised
 from attest.reference.tape import Array
 
 Scored = list[tuple[Hypothesis, float]]
@@ -31,7 +30,7 @@ class beams_not_reordered(ReferenceGenerator):
 
 
 @defect("M6.2a", "M6.3", "M6.9")
-class memory_not_reordered(Formulas):
+class memory_not_reordered(Cache):
     """The keys and values of the source stay where they were when rows move."""
 
     def reorder_layer(self, layer: LayerCache, rows: Array) -> LayerCache:
@@ -41,7 +40,7 @@ class memory_not_reordered(Formulas):
 
 
 @defect("M6.2a", "M6.3", "M6.9")
-class source_mask_not_reordered(Formulas):
+class source_mask_not_reordered(Cache):
     """The padding mask of the source stays where it was when rows move."""
 
     def reorder(self, state: State, rows: Array) -> State:
@@ -86,7 +85,7 @@ class stops_by_a_bound(ReferenceGenerator):
         )
 
     def value(self, h: Hypothesis) -> float:
-        return self.formulas.score(h.log_probability, len(h.tokens), self.alpha)
+        return self.parts.ranking.score(h.log_probability, len(h.tokens), self.alpha)
 
 
 @defect("M6.2")
@@ -205,7 +204,7 @@ class five_wide_by_default(ReferenceGenerator):
 
 
 @defect("M6.8", "M6.2a")
-class penalty_inverted(Formulas):
+class penalty_inverted(Ranking):
     """The log-probability is multiplied by the length penalty."""
 
     def score(self, log_probability: float, length: int, alpha: float) -> float:
@@ -213,7 +212,7 @@ class penalty_inverted(Formulas):
 
 
 @defect("M6.8", "M6.2a")
-class penalty_ignored(Formulas):
+class penalty_ignored(Ranking):
     """alpha has no effect."""
 
     def length_penalty(self, length: int, alpha: float) -> float:
@@ -221,7 +220,7 @@ class penalty_ignored(Formulas):
 
 
 @defect("M6.8", "M6.2")
-class penalty_is_plain_length(Formulas):
+class penalty_is_plain_length(Ranking):
     """Divided by n^alpha, without the 5 and the 6."""
 
     def length_penalty(self, length: int, alpha: float) -> float:
@@ -229,7 +228,7 @@ class penalty_is_plain_length(Formulas):
 
 
 @defect("M6.8")
-class penalty_counts_bos(Formulas):
+class penalty_counts_bos(Ranking):
     """n counts the start token too."""
 
     def length_penalty(self, length: int, alpha: float) -> float:
@@ -237,7 +236,7 @@ class penalty_counts_bos(Formulas):
 
 
 @defect("M6.8")
-class negative_alpha_ignored(Formulas):
+class negative_alpha_ignored(Ranking):
     """An alpha below 0 is taken for 0."""
 
     def length_penalty(self, length: int, alpha: float) -> float:

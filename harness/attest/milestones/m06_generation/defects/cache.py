@@ -13,9 +13,9 @@ import numpy as np
 
 from attest.contract import Config
 from attest.judging.catalogue import defect
-from attest.reference.cache import Kept, LayerCache, Room, State
-from attest.reference.formulas import Formulas
+from attest.reference.decoding.cache import Cache, Kept, LayerCache, Room, State
 from attest.reference.generator import ReferenceGenerator
+from attest.reference.parts.masks import Masks
 from attest.reference.scope import Scope
 from attest.reference.tape import Array, Var
 from attest.reference.trainer import ReferenceTrainer
@@ -23,7 +23,7 @@ from attest.reference.transformer import ReferenceTransformer
 
 
 @defect("M6.3", "M6.2a")
-class cache_offset_by_one(Formulas):
+class cache_offset_by_one(Cache):
     """Positions skip one after the first step."""
 
     def offset(self, state: State) -> int:
@@ -31,7 +31,7 @@ class cache_offset_by_one(Formulas):
 
 
 @defect("M6.3", "M6.2a")
-class positions_restart(Formulas):
+class positions_restart(Cache):
     """Every step counts positions from 0 again."""
 
     def offset(self, state: State) -> int:
@@ -39,7 +39,7 @@ class positions_restart(Formulas):
 
 
 @defect("M6.3", "M6.2a")
-class cache_not_appended(Formulas):
+class cache_not_appended(Cache):
     """The keys and values of new tokens never arrive in the cache: their places stay zero."""
 
     def append(self, held: Kept, new: Array) -> Kept:
@@ -47,7 +47,7 @@ class cache_not_appended(Formulas):
 
 
 @defect("M6.3", "M6.2a")
-class first_token_never_cached(Formulas):
+class first_token_never_cached(Cache):
     """Slot 0 stays zero."""
 
     def append(self, held: Kept, new: Array) -> Kept:
@@ -58,7 +58,7 @@ class first_token_never_cached(Formulas):
 
 
 @defect("M6.3")
-class prefill_keeps_its_last_token(Formulas):
+class prefill_keeps_its_last_token(Cache):
     """Of a step of several tokens only the last one's keys and values are kept."""
 
     def append(self, held: Kept, new: Array) -> Kept:
@@ -68,7 +68,7 @@ class prefill_keeps_its_last_token(Formulas):
 
 
 @defect("M6.3")
-class chunk_not_causal(Formulas):
+class chunk_not_causal(Masks):
     """The tokens of a later step see each other in both directions."""
 
     def causal_allowed(self, T: int, S: int) -> Array:
@@ -76,7 +76,7 @@ class chunk_not_causal(Formulas):
 
 
 @defect("M6.3", "M6.2a")
-class causal_top_left_in_steps(Formulas):
+class causal_top_left_in_steps(Masks):
     """The causal mask of a step is aligned at the first key, not at the last."""
 
     def causal_allowed(self, T: int, S: int) -> Array:
@@ -85,7 +85,7 @@ class causal_top_left_in_steps(Formulas):
 
 
 @defect("M6.3", "M6.2a")
-class keys_not_reordered(Formulas):
+class keys_not_reordered(Cache):
     """Values follow a reorder, keys stay."""
 
     def reorder_layer(self, layer: LayerCache, rows: Array) -> LayerCache:
@@ -94,7 +94,7 @@ class keys_not_reordered(Formulas):
 
 
 @defect("M6.3")
-class reorder_clears_the_past(Formulas):
+class reorder_clears_the_past(Cache):
     """A reorder forgets the values of the tokens before it."""
 
     def reorder_layer(self, layer: LayerCache, rows: Array) -> LayerCache:
@@ -103,7 +103,7 @@ class reorder_clears_the_past(Formulas):
 
 
 @defect("M6.3")
-class stale_cache(Formulas):
+class stale_cache(Cache):
     """All decodings write into the same buffers, so a second start spoils the first."""
 
     def start(self, source: Array, p: Scope) -> State:
@@ -130,7 +130,7 @@ class stale_cache(Formulas):
 
 
 @defect("M6.3")
-class memory_of_the_first_start(Formulas):
+class memory_of_the_first_start(Cache):
     """The source's keys and values are kept from the first start with this shape."""
 
     def start(self, source: Array, p: Scope) -> State:
@@ -141,7 +141,7 @@ class memory_of_the_first_start(Formulas):
 
 
 @defect("M6.3", "M6.9")
-class memory_outlives_a_load(Formulas):
+class memory_outlives_a_load(Cache):
     """What was encoded is kept by source, also when other parameters are loaded."""
 
     def start(self, source: Array, p: Scope) -> State:
@@ -165,7 +165,7 @@ class memory_outlives_training(ReferenceTrainer):
 
 
 @defect("M6.3")
-class cache_overflows_silently(Formulas):
+class cache_overflows_silently(Cache):
     """A token beyond the last position is written over the last one."""
 
     def check_room(self, state: State, new: int) -> None:
@@ -176,7 +176,7 @@ class cache_overflows_silently(Formulas):
 
 
 @defect("M6.3")
-class cache_one_token_too_small(Formulas):
+class cache_one_token_too_small(Cache):
     """One token fewer than max_len fits."""
 
     def check_room(self, state: State, new: int) -> None:
@@ -184,16 +184,16 @@ class cache_one_token_too_small(Formulas):
 
 
 @defect("M6.4")
-class reencodes_each_step(Formulas):
+class reencodes_each_step(Cache):
     """The encoder runs again for every token."""
 
     def step(self, state: State, tokens: Array, p: Scope) -> tuple[Var, State]:
-        self.encode(state.source, p)
+        self.parts.model.encode(state.source, p)
         return super().step(state, tokens, p)
 
 
 @defect("M6.4")
-class recomputes_prefix(Formulas):
+class recomputes_prefix(Cache):
     """Every step runs the decoder over all tokens again."""
 
     def step(self, state: State, tokens: Array, p: Scope) -> tuple[Var, State]:
@@ -217,5 +217,5 @@ class cache_kept_but_unused(ReferenceGenerator):
 
     def advance(self, state: State, tokens: Array, p: Scope | None = None) -> tuple[Array, State]:
         p = self.scope() if p is None else p
-        _, grown = self.formulas.step(state, tokens, p)
-        return self.formulas.transformer(grown.source, grown.tokens, p).value[:, -1], grown
+        _, grown = self.parts.cache.step(state, tokens, p)
+        return self.parts.model(grown.source, grown.tokens, p).value[:, -1], grown

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from attest.judging.catalogue import defect
-from attest.reference.cache import LayerCache, State
-from attest.reference.formulas import Formulas
+from attest.reference.decoding.cache import Cache, LayerCache, State
+from attest.reference.decoding.sampling import GREEDY_BELOW, Sampling
 from attest.reference.generator import Hypothesis, ReferenceGenerator
-from attest.reference.sampling import GREEDY_BELOW
+from attest.reference.parts.where import Where
 from attest.reference.scope import Scope
 from attest.reference.tape import Array, Var, leaf
 from attest.reference.validation import check_size
@@ -55,8 +55,8 @@ class first_position_logits(ReferenceGenerator):
 
     def advance(self, state: State, tokens: Array, p: Scope | None = None) -> tuple[Array, State]:
         p = self.scope() if p is None else p
-        _, grown = self.formulas.step(state, tokens, p)
-        return self.formulas.transformer(grown.source, grown.tokens, p).value[:, 0], grown
+        _, grown = self.parts.cache.step(state, tokens, p)
+        return self.parts.model(grown.source, grown.tokens, p).value[:, 0], grown
 
 
 @defect("M6.1")
@@ -138,13 +138,11 @@ class score_per_token(ReferenceGenerator):
 
 
 @defect("M6.9", "M6.3")
-class padding_leaks_into_generation(Formulas):
+class padding_leaks_into_generation(Cache):
     """Cross-attention sees the source's padding while decoding step by step."""
 
-    def cached_layer(
-        self, x: Var, held: LayerCache, allowed: Array, memory_mask: Array, p: Scope
-    ) -> tuple[Var, LayerCache]:
-        return super().cached_layer(x, held, allowed, np.ones_like(memory_mask), p)
+    def cached_layer(self, x: Var, held: LayerCache, p: Scope, where: Where) -> tuple[Var, LayerCache]:
+        return super().cached_layer(x, held, p, where.but(memory_mask=np.ones_like(where.memory_mask)))
 
 
 @defect("M6.9")
@@ -161,11 +159,11 @@ class dropout_while_generating(ReferenceGenerator):
     """In train mode tokens are chosen with dropout on."""
 
     def search(self, source: Array, max_len: int, chosen: dict[str, Any]) -> Ranked:
-        self.formulas.noise = self.noise()
+        self.parts.noise = self.noise()
         try:
             return super().search(source, max_len, chosen)
         finally:
-            self.formulas.noise = None
+            self.parts.noise = None
 
 
 @defect("M6.9")
@@ -209,7 +207,7 @@ class clips_the_number_of_results(ReferenceGenerator):
 
 
 @defect("M6.10")
-class nan_temperature_accepted(Formulas):
+class nan_temperature_accepted(Sampling):
     """NaN is not below zero, so it passes; it is then taken for greedy."""
 
     def check_sampling(self, temperature: float, top_k: int | None, top_p: float | None) -> None:
@@ -235,7 +233,7 @@ class clips_max_len(ReferenceGenerator):
 
 
 @defect("M6.10")
-class top_p_above_one_accepted(Formulas):
+class top_p_above_one_accepted(Sampling):
     """Any top_p from 1 on keeps all tokens."""
 
     def check_sampling(self, temperature: float, top_k: int | None, top_p: float | None) -> None:

@@ -7,14 +7,13 @@ from typing import Any
 import numpy as np
 
 from attest.judging.catalogue import defect
-from attest.reference.formulas import Formulas
+from attest.reference.decoding.sampling import GREEDY_BELOW, Sampling, normalised, ranks
 from attest.reference.generator import Hypothesis, ReferenceGenerator
-from attest.reference.sampling import GREEDY_BELOW, normalised, ranks
 from attest.reference.tape import Array
 
 
 @defect("M6.7", "M6.7a")
-class temperature_inverted(Formulas):
+class temperature_inverted(Sampling):
     """Logits are multiplied by the temperature."""
 
     def temper(self, logits: Array, temperature: float) -> Array:
@@ -22,7 +21,7 @@ class temperature_inverted(Formulas):
 
 
 @defect("M6.7")
-class temperature_after_softmax(Formulas):
+class temperature_after_softmax(Sampling):
     """Probabilities are divided by the temperature and normalised again, which does nothing."""
 
     def temper(self, logits: Array, temperature: float) -> Array:
@@ -30,7 +29,7 @@ class temperature_after_softmax(Formulas):
 
 
 @defect("M6.7")
-class divides_by_zero(Formulas):
+class divides_by_zero(Sampling):
     """Temperature 0 is divided by."""
 
     def best_only(self, logits: Array) -> Array:
@@ -38,7 +37,7 @@ class divides_by_zero(Formulas):
 
 
 @defect("M6.7")
-class only_zero_is_greedy(Formulas):
+class only_zero_is_greedy(Sampling):
     """A temperature just above 0 overflows."""
 
     def next_token_distribution(
@@ -50,7 +49,7 @@ class only_zero_is_greedy(Formulas):
 
 
 @defect("M6.7")
-class cold_is_greedy(Formulas):
+class cold_is_greedy(Sampling):
     """Every temperature below 0.01 is taken for 0."""
 
     def next_token_distribution(
@@ -61,7 +60,7 @@ class cold_is_greedy(Formulas):
 
 
 @defect("M6.7")
-class equal_maxima_share(Formulas):
+class equal_maxima_share(Sampling):
     """At temperature 0 equal maxima share the probability."""
 
     def best_only(self, logits: Array) -> Array:
@@ -71,7 +70,7 @@ class equal_maxima_share(Formulas):
 
 
 @defect("M6.7a")
-class top_p_drops_crossing_token(Formulas):
+class top_p_drops_crossing_token(Sampling):
     """The token that crosses p is cut off; the likeliest stays."""
 
     def keep_top_p(self, probabilities: Array, top_p: float) -> Array:
@@ -84,7 +83,7 @@ class top_p_drops_crossing_token(Formulas):
 
 
 @defect("M6.7a")
-class top_p_keeps_one_too_many(Formulas):
+class top_p_keeps_one_too_many(Sampling):
     """The token after the one that crosses p is kept too."""
 
     def keep_top_p(self, probabilities: Array, top_p: float) -> Array:
@@ -93,7 +92,7 @@ class top_p_keeps_one_too_many(Formulas):
 
 
 @defect("M6.7a")
-class top_p_one_is_argmax(Formulas):
+class top_p_one_is_argmax(Sampling):
     """top_p = 1 keeps the likeliest token only."""
 
     def keep_top_p(self, probabilities: Array, top_p: float) -> Array:
@@ -104,7 +103,7 @@ class top_p_one_is_argmax(Formulas):
 
 
 @defect("M6.7a")
-class top_k_plus_one(Formulas):
+class top_k_plus_one(Sampling):
     """k + 1 tokens are kept."""
 
     def keep_top_k(self, logits: Array, top_k: int) -> Array:
@@ -112,7 +111,7 @@ class top_k_plus_one(Formulas):
 
 
 @defect("M6.7a")
-class top_k_keeps_the_least(Formulas):
+class top_k_keeps_the_least(Sampling):
     """The k least likely tokens are kept."""
 
     def keep_top_k(self, logits: Array, top_k: int) -> Array:
@@ -120,7 +119,7 @@ class top_k_keeps_the_least(Formulas):
 
 
 @defect("M6.7a")
-class not_renormalised(Formulas):
+class not_renormalised(Sampling):
     """What is kept does not sum to one."""
 
     def next_token_distribution(
@@ -131,7 +130,7 @@ class not_renormalised(Formulas):
 
 
 @defect("M6.7a")
-class top_p_before_top_k(Formulas):
+class top_p_before_top_k(Sampling):
     """The nucleus is taken of all tokens, then the k likeliest."""
 
     def next_token_distribution(
@@ -145,7 +144,7 @@ class top_p_before_top_k(Formulas):
 
 
 @defect("M6.7a")
-class top_p_before_temperature(Formulas):
+class top_p_before_temperature(Sampling):
     """The nucleus is taken before the temperature."""
 
     def next_token_distribution(

@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 
 from attest.judging.catalogue import defect
-from attest.reference.cache import State
-from attest.reference.formulas import Formulas
+from attest.reference.decoding.cache import State
+from attest.reference.decoding.sampling import GREEDY_BELOW, Sampling
 from attest.reference.generator import Hypothesis, ReferenceGenerator
-from attest.reference.sampling import GREEDY_BELOW
 from attest.reference.tape import Array
 from attest.reference.transformer import ReferenceTransformer
 
@@ -73,7 +72,7 @@ class step_logits_in_a_buffer(ReferenceTransformer):
 
 
 @defect("M6.11")
-class logits_divided_in_place(Formulas):
+class logits_divided_in_place(Sampling):
     """The temperature divides the caller's own logits."""
 
     def next_token_distribution(

@@ -23,7 +23,7 @@ from attest.judging.property import given, print_drawn, verifies
 from attest.milestones.m06_generation.cases.generation import GenerationCase, generation_cases
 from attest.milestones.m06_generation.cases.sampling import COLD, LogitsCase, logits_cases
 from attest.milestones.m06_generation.properties.generation import greedy
-from attest.reference.formulas import OracleFormulas
+from attest.reference.assembly import oracle_parts
 
 DRAWS = 4096
 LIMIT = 6.2  # standard deviations: one false alarm in 10^9
@@ -149,7 +149,8 @@ def draws_follow_the_distribution(impl: JudgedImplementation) -> None:
 
 def distribution(logits: Array, setting: dict[str, Any]) -> Array:
     """(V,) by the reference."""
-    p: Array = OracleFormulas(GenerationCase().config).next_token_distribution(logits[None], **setting)[0]
+    sampling = oracle_parts(GenerationCase().config).sampling
+    p: Array = sampling.next_token_distribution(logits[None], **setting)[0]
     return p
 
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from attest.reference.model import ModelFormulas
+from attest.reference.parts.part import Part
+from attest.reference.parts.where import Where
 from attest.reference.scope import Scope
 from attest.reference.tape import Array, Var, leaf
 
@@ -68,22 +69,22 @@ class State:
         return int(self.tokens.shape[1])
 
 
-class CacheFormulas(ModelFormulas):
-    """M6: start, step, reorder."""
+class Cache(Part):
+    """Start, step, reorder."""
 
     def start(self, source: Array, p: Scope) -> State:
         """Run the encoder once; the prefix is empty."""
-        memory = self.encode(source, p)
-        layers = tuple(
-            self.empty_layer(self.memory_for_layer(i, memory), self.layer_scope(p.at("decoder"), i))
+        memory, layers = self.parts.model.encode(source, p), self.parts.layers
+        held = tuple(
+            self.empty_layer(layers.memory_for_layer(i, memory), layers.layer_scope(p.at("decoder"), i))
             for i in range(self.config.num_decoder_layers)
         )
         B = source.shape[0]
-        return State(source, np.zeros((B, 0), dtype=np.int64), np.zeros((B, 1, 0), dtype=bool), layers)
+        return State(source, np.zeros((B, 0), dtype=np.int64), np.zeros((B, 1, 0), dtype=bool), held)
 
     def empty_layer(self, memory: Var, p: Scope) -> LayerCache:
         """No tokens yet; the memory's keys and values never change."""
-        k, v = self.keys_and_values(memory, p.at("cross_attention"))
+        k, v = self.parts.heads.keys_and_values(memory, p.at("cross_attention"), Where(place="cross"))
         B, H, _, d = k.shape
         return LayerCache(Kept(np.zeros((B, H, 0, d))), Kept(np.zeros((B, H, 0, d))), k.value, v.value)
 
@@ -105,44 +106,43 @@ class CacheFormulas(ModelFormulas):
     def step(self, state: State, tokens: Array, p: Scope) -> tuple[Var, State]:
         """Logits (B, n, V) of the new tokens, and the state that includes them."""
         self.check_room(state, tokens.shape[1])
-        x = self.target_input(tokens, p, self.offset(state))
-        allowed = np.concatenate([state.allowed, self.target_mask(tokens)], axis=2)
+        model, stack = self.parts.model, self.parts.layers
+        allowed = np.concatenate([state.allowed, model.target_mask(tokens)], axis=2)
+        memory_mask, offset = model.memory_mask(state.source), self.offset(state)
+        where = Where(allowed, memory_mask, offset=offset, place="decoder")
+        x = model.target_input(tokens, p, where)
         layers = []
         for i, held in enumerate(state.layers):
-            scope = self.layer_scope(p.at("decoder"), i)
-            x, layer = self.cached_layer(x, held, allowed, self.memory_mask(state.source), scope)
+            scope = stack.layer_scope(p.at("decoder"), i)
+            x, layer = self.cached_layer(x, held, scope, where.but(layer=i))
             layers.append(layer)
-        grown = replace(
-            state,
-            tokens=np.concatenate([state.tokens, tokens], axis=1),
-            allowed=allowed,
-            layers=tuple(layers),
-        )
-        return self.project(self.final_norm(x, p.at("decoder")), p), grown
+        read = np.concatenate([state.tokens, tokens], axis=1)
+        grown = replace(state, tokens=read, allowed=allowed, layers=tuple(layers))
+        return self.parts.logits(stack.final_norm(x, p.at("decoder")), p), grown
 
-    def cached_layer(
-        self, x: Var, held: LayerCache, allowed: Array, memory_mask: Array, p: Scope
-    ) -> tuple[Var, LayerCache]:
+    def cached_layer(self, x: Var, held: LayerCache, p: Scope, where: Where) -> tuple[Var, LayerCache]:
         """A decoder layer over the new tokens alone."""
+        own, cross, residual = p.at("self_attention"), p.at("cross_attention"), self.parts.residual
+        past = where.but(causal=True)
         grown = [held]
 
         def attend_to_past(y: Var) -> Var:
-            grown.append(self.grow(held, y, p.at("self_attention")))
+            grown.append(self.grow(held, y, own, past))
             k, v = leaf(grown[-1].keys.array), leaf(grown[-1].values.array)
-            return self.attend(y, k, v, p.at("self_attention"), allowed, causal=True)["output"]
+            return self.parts.heads.attend(y, k, v, own, past)["output"]
 
         def attend_to_memory(y: Var) -> Var:
             k, v = leaf(held.memory_keys), leaf(held.memory_values)
-            return self.attend(y, k, v, p.at("cross_attention"), memory_mask)["output"]
+            return self.parts.heads.attend(y, k, v, cross, where.across())["output"]
 
-        x = self.residual(x, attend_to_past, p.at("norm0"))
-        x = self.residual(x, attend_to_memory, p.at("norm1"))
-        x = self.residual(x, lambda y: self.feed_forward(y, p.at("feed_forward")), p.at("norm2"))
+        x = residual(x, attend_to_past, p.at("norm0"))
+        x = residual(x, attend_to_memory, p.at("norm1"))
+        x = residual(x, lambda y: self.parts.feed_forward(y, p.at("feed_forward")), p.at("norm2"))
         return x, grown[-1]
 
-    def grow(self, held: LayerCache, y: Var, p: Scope) -> LayerCache:
+    def grow(self, held: LayerCache, y: Var, p: Scope, where: Where) -> LayerCache:
         """The keys and values of the new tokens, behind the old ones."""
-        k, v = self.keys_and_values(y, p)
+        k, v = self.parts.heads.keys_and_values(y, p, where)
         return replace(held, keys=self.append(held.keys, k.value), values=self.append(held.values, v.value))
 
     def reorder(self, state: State, rows: Array) -> State:

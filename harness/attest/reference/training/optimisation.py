@@ -1,4 +1,4 @@
-"""What happens to gradients: shift, schedule, clipping, Adam. Plain arrays, no tape."""
+"""From gradients to the next parameters: schedule, clipping, Adam. Plain arrays, no tape."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from attest.contract import Arrays, Config
+from attest.contract import Arrays
+from attest.reference.parts.part import Part
 from attest.reference.tape import Array
 
 
@@ -21,18 +22,10 @@ class Moments:
     second: dict[str, Array] = field(default_factory=dict)
 
 
-class TrainingFormulas:
-    """M5: everything between a batch and the next parameters that is not the model itself."""
+class Schedule(Part):
+    """The learning rate of a step; steps count from 1."""
 
-    config: Config
-    beta1, beta2, adam_epsilon = 0.9, 0.98, 1e-9
-
-    def shift(self, target: Array) -> tuple[Array, Array]:
-        """BOS a b EOS: the decoder reads BOS a b and is asked for a b EOS."""
-        return target[:, :-1], target[:, 1:]
-
-    def learning_rate(self, step: int) -> float:
-        """Steps count from 1."""
+    def __call__(self, step: int) -> float:
         return self.cosine_rate(step) if self.config.schedule == "cosine" else self.inverse_sqrt_rate(step)
 
     def inverse_sqrt_rate(self, step: int) -> float:
@@ -48,6 +41,10 @@ class TrainingFormulas:
         done = min((step - c.warmup) / max(c.total_steps - c.warmup, 1), 1.0)
         return c.floor_rate + (c.peak_rate - c.floor_rate) * (1.0 + math.cos(math.pi * done)) / 2.0
 
+
+class Clipping(Part):
+    """Gradients scaled down together when their norm exceeds the limit."""
+
     def global_norm(self, gradients: Arrays) -> float:
         """The length of all gradients laid end to end."""
         return math.sqrt(sum(float(np.square(g, dtype=np.float64).sum()) for g in gradients.values()))
@@ -59,6 +56,12 @@ class TrainingFormulas:
     def clip(self, gradients: Arrays) -> dict[str, Array]:
         factor = self.clip_factor(self.global_norm(gradients))
         return {name: g * factor for name, g in gradients.items()}
+
+
+class Adam(Part):
+    """Adam with the constants of the paper's section 5.3."""
+
+    beta1, beta2, adam_epsilon = 0.9, 0.98, 1e-9
 
     def adam_step(
         self, parameters: Mapping[str, Array], moments: Moments, gradients: Arrays, rate: float

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from attest.reference.parts.part import Part, function
 from attest.reference.tape import Array
+
+if TYPE_CHECKING:
+    from attest.reference.assembly import Parts
 
 GREEDY_BELOW = 1e-6
 
 
-class SamplingFormulas:
-    """M6: temperature, then top-k, then top-p; the length penalty."""
+class Sampling(Part):
+    """Temperature, then top-k, then top-p."""
 
     def next_token_distribution(
         self, logits: Array, temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None
@@ -54,13 +59,6 @@ class SamplingFormulas:
         kept: Array = np.take_along_axis(before, np.argsort(order, axis=-1), axis=-1) < top_p
         return kept
 
-    def length_penalty(self, length: int, alpha: float) -> float:
-        """((5 + n) / 6)^alpha over the tokens returned, EOS included."""
-        return float(((5.0 + length) / 6.0) ** alpha)
-
-    def score(self, log_probability: float, length: int, alpha: float) -> float:
-        return log_probability / self.length_penalty(length, alpha)
-
     def check_sampling(self, temperature: float, top_k: int | None, top_p: float | None) -> None:
         if not (temperature >= 0.0 and math.isfinite(temperature)):
             raise ValueError(f"temperature={temperature} must be finite and at least 0; use 0 for greedy")
@@ -68,6 +66,32 @@ class SamplingFormulas:
             raise ValueError(f"top_k={top_k} must be an integer of at least 1; use None to keep all")
         if top_p is not None and not 0.0 < top_p <= 1.0:
             raise ValueError(f"top_p={top_p} must be above 0 and at most 1; use None to keep all")
+
+
+class Ranking(Part):
+    """How finished hypotheses of different lengths compare."""
+
+    def length_penalty(self, length: int, alpha: float) -> float:
+        """((5 + n) / 6)^alpha over the tokens returned, EOS included."""
+        return float(((5.0 + length) / 6.0) ** alpha)
+
+    def score(self, log_probability: float, length: int, alpha: float) -> float:
+        return log_probability / self.length_penalty(length, alpha)
+
+
+@function("next_token_distribution")
+def _next_token_distribution(
+    parts: Parts,
+    logits: Array,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+) -> Array:
+    parts.sampling.check_sampling(temperature, top_k, top_p)
+    logits = np.asarray(logits)
+    with np.errstate(all="ignore"):
+        p = parts.sampling.next_token_distribution(logits, temperature, top_k, top_p)
+    return p.astype(logits.dtype if logits.dtype == np.float64 else np.float32)
 
 
 def normalised(logits: Array) -> Array:

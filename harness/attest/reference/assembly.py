@@ -1,0 +1,130 @@
+"""The parts of one component, put together.
+
+`SLOTS` says which class stands in which place: for every slot a table from a value of the config to a class.
+A further positional encoding, norm or wiring is one more class and one more row. A class that is given to
+`Parts` replaces the class that it is derived from, and nothing else: that is how defects, variants and the
+oracle differ from the reference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from attest.contract import Config
+from attest.reference.decoding.cache import Cache
+from attest.reference.decoding.sampling import Ranking, Sampling
+from attest.reference.models.encoder_decoder import EncoderDecoder
+from attest.reference.parts.attention import Attention
+from attest.reference.parts.dropout import Dropout
+from attest.reference.parts.embedding import Embedding, Logits
+from attest.reference.parts.feed_forward import FeedForward, Gelu, Relu
+from attest.reference.parts.heads import HeadByHead, MultiHead
+from attest.reference.parts.layers import Layers
+from attest.reference.parts.linear import Linear, Projections
+from attest.reference.parts.masks import Masks
+from attest.reference.parts.norms import LayerNorm, Residual
+from attest.reference.parts.part import Part
+from attest.reference.parts.positions import Sinusoids
+from attest.reference.training.loss import Loss, Shift
+from attest.reference.training.optimisation import Adam, Clipping, Schedule
+
+
+@dataclass(frozen=True)
+class Slot:
+    """The classes for one place; the value of a config's field chooses among them."""
+
+    rows: Mapping[Any, type[Part]]
+    field: str | None = None
+
+    def chosen(self, config: Config) -> type[Part]:
+        """The first row also stands in for a value that no row has, until `check_config` refuses it."""
+        value = None if self.field is None else getattr(config, self.field)
+        return self.rows.get(value, next(iter(self.rows.values())))
+
+
+def _only(piece: type[Part]) -> Slot:
+    return Slot({None: piece})
+
+
+SLOTS: Mapping[str, Slot] = {
+    "linear": _only(Linear),
+    "projections": _only(Projections),
+    "dropout": _only(Dropout),
+    "masks": _only(Masks),
+    "attention": _only(Attention),
+    "heads": _only(MultiHead),
+    "positions": _only(Sinusoids),
+    "embedding": _only(Embedding),
+    "logits": _only(Logits),
+    "norm": _only(LayerNorm),
+    "activation": Slot({"relu": Relu, "gelu": Gelu}, field="activation"),
+    "feed_forward": _only(FeedForward),
+    "residual": _only(Residual),
+    "layers": _only(Layers),
+    "model": _only(EncoderDecoder),
+    "shift": _only(Shift),
+    "loss": _only(Loss),
+    "schedule": _only(Schedule),
+    "clipping": _only(Clipping),
+    "adam": _only(Adam),
+    "cache": _only(Cache),
+    "sampling": _only(Sampling),
+    "ranking": _only(Ranking),
+}
+
+
+class Parts:
+    """One part for every slot. An instance belongs to one component; `noise` is set while it trains."""
+
+    linear: Linear
+    projections: Projections
+    dropout: Dropout
+    masks: Masks
+    attention: Attention
+    heads: MultiHead
+    positions: Sinusoids
+    embedding: Embedding
+    logits: Logits
+    norm: LayerNorm
+    activation: Relu | Gelu
+    feed_forward: FeedForward
+    residual: Residual
+    layers: Layers
+    model: EncoderDecoder
+    shift: Shift
+    loss: Loss
+    schedule: Schedule
+    clipping: Clipping
+    adam: Adam
+    cache: Cache
+    sampling: Sampling
+    ranking: Ranking
+
+    def __init__(self, config: Config, *pieces: type[Part]) -> None:
+        self.config, self.pieces = config, pieces
+        self.noise: np.random.Generator | None = None  # None: evaluation, nothing is dropped
+        replaced = {replaced_by(piece): piece for piece in pieces}
+        for name, slot in SLOTS.items():
+            chosen = slot.chosen(config)
+            setattr(self, name, replaced.get(chosen, chosen)(config, self))
+
+    def but(self, **changes: Any) -> Parts:
+        """The same pieces for another config."""
+        return Parts(self.config.but(**changes), *self.pieces)
+
+
+def replaced_by(piece: type[Part]) -> type[Part]:
+    """The class of the reference whose place this one takes."""
+    rows = {row for slot in SLOTS.values() for row in slot.rows.values()}
+    found = [base for base in piece.__mro__ if base in rows]
+    assert found, f"{piece.__name__} is derived from no part of the reference"
+    return found[0]
+
+
+def oracle_parts(config: Config, *pieces: type[Part]) -> Parts:
+    """What the oracle computes with: the same, with heads as a plain loop."""
+    return Parts(config, HeadByHead, *pieces)

@@ -1,0 +1,99 @@
+"""Multi-head attention, section 3.2.2 of the paper.
+
+Shapes: B batch, H heads, T queries, S keys, D width, d = D / H.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from attest.reference import ops
+from attest.reference.parts.part import Inputs, Outputs, Part, formula
+from attest.reference.parts.where import Where
+from attest.reference.scope import Scope
+from attest.reference.tape import Array, Var
+
+if TYPE_CHECKING:
+    from attest.reference.assembly import Parts
+
+
+class MultiHead(Part):
+    """Split, attend, merge, and mix by the output map."""
+
+    def head_width(self) -> int:
+        """d = D / H."""
+        width, heads = self.config.d_model, self.config.num_heads
+        if heads < 1 or width % heads:
+            raise ValueError(
+                f"num_heads={heads} does not divide d_model={width}; choose a divisor of {width}"
+            )
+        return width // heads
+
+    def split(self, x: Var, heads: int) -> Var:
+        """(B, T, D) to (B, H, T, d): head h has the features h*d to (h+1)*d."""
+        B, T, _ = x.shape
+        return ops.swap(ops.reshape(x, (B, T, heads, -1)), 1, 2)
+
+    def merge(self, x: Var) -> Var:
+        """(B, H, T, d) back to (B, T, D)."""
+        B, H, T, d = x.shape
+        return ops.reshape(ops.swap(x, 1, 2), (B, T, H * d))
+
+    def allowed_for(self, mask: Array | None, B: int, T: int, S: int) -> Array | None:
+        """A mask (T, S) or (B or 1, T or 1, S) with a head axis: (B or 1, 1, T or 1, S)."""
+        if mask is None:
+            return None
+        mask = np.asarray(mask)
+        return mask[None, None] if mask.ndim == 2 else mask[:, None]
+
+    def keys_and_values(self, x: Var, p: Scope, where: Where) -> tuple[Var, Var]:
+        """(B, H, S, d) each; the positions of `x` begin at `where.offset`."""
+        H = self.config.num_heads
+        k, v = self.parts.projections.key_value(x, p)
+        return self.parts.positions.rotate(self.split(k, H), where), self.split(v, H)
+
+    def attend(self, query: Var, k: Var, v: Var, p: Scope, where: Where) -> dict[str, Var]:
+        """The heads attend to keys and values that are already split; W_O mixes what they bring back."""
+        q = self.split(self.parts.projections.project_q(query, p), self.config.num_heads)
+        B, _, T, _ = q.shape
+        S = k.shape[2]
+        inside = where.but(
+            mask=self.allowed_for(where.mask, B, T, S), bias=self.parts.positions.bias(p, where, T, S)
+        )
+        heads = self.parts.attention(self.parts.positions.rotate(q, where), k, v, inside)
+        return {"output": self.combine(self.merge(heads["output"]), p), "weights": heads["weights"]}
+
+    def combine(self, concatenated: Var, p: Scope) -> Var:
+        """W_O over the concatenated heads."""
+        return self.parts.linear(concatenated, p, "output")
+
+    def __call__(self, query: Var, key_value: Var, p: Scope, where: Where) -> dict[str, Var]:
+        """output (B, T, D) and weights (B, H, T, S)."""
+        self.head_width()
+        k, v = self.keys_and_values(key_value, p, where)
+        return self.attend(query, k, v, p, where)
+
+
+class HeadByHead(MultiHead):
+    """The oracle's: a loop over the heads' rows of the weights, with no reshape and no transpose."""
+
+    def __call__(self, query: Var, key_value: Var, p: Scope, where: Where) -> dict[str, Var]:
+        d, maps, positions = self.head_width(), self.parts.projections, self.parts.positions
+        q, k, v = maps.project_q(query, p), maps.project_k(key_value, p), maps.project_v(key_value, p)
+        bias = positions.bias(p, where, query.shape[1], key_value.shape[1])
+        heads = []
+        for head in range(self.config.num_heads):
+            q_h, k_h, v_h = (ops.columns(x, head * d, (head + 1) * d) for x in (q, k, v))
+            own = where.but(bias=None if bias is None else ops.index(bias, head))
+            turned = positions.rotate(q_h, where), positions.rotate(k_h, where)
+            heads.append(self.parts.attention(*turned, v_h, own))
+        joined = ops.concat([head["output"] for head in heads])
+        weights = ops.stack([head["weights"] for head in heads], axis=1)
+        return {"output": self.combine(joined, p), "weights": weights}
+
+
+@formula("multi_head_attention")
+def _multi_head_attention(parts: Parts, p: Scope, inputs: Inputs) -> Outputs:
+    return parts.heads(inputs["query"], inputs["key_value"], p, Where.of(inputs, "heads"))

@@ -1,0 +1,64 @@
+"""Which keys a query may see. True: may attend.
+
+Shapes: B batch, T queries, S keys.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from attest.reference.parts.part import Part, function
+from attest.reference.parts.where import Where
+from attest.reference.tape import Array
+
+if TYPE_CHECKING:
+    from attest.reference.assembly import Parts
+
+
+class Masks(Part):
+    """Masks from lengths and ids, the triangle, and how they join."""
+
+    def length_mask(self, lengths: Array, size: int) -> Array:
+        """(B, 1, S): key j of a row may be seen when j is below the row's length."""
+        mask: Array = np.arange(size) < np.asarray(lengths)[:, None]
+        return mask[:, None, :]
+
+    def padding_mask(self, ids: Array, pad_id: int) -> Array:
+        """(B, 1, S): whatever is not padding may be seen."""
+        mask: Array = np.asarray(ids) != pad_id
+        return mask[:, None, :]
+
+    def causal_allowed(self, T: int, S: int) -> Array:
+        """(T, S), aligned at the bottom right: the last query sees every key."""
+        allowed: Array = np.arange(S)[None, :] <= np.arange(T)[:, None] + (S - T)
+        return allowed
+
+    def combine_masks(self, mask: Array | None, causal: Array | None) -> Array | None:
+        """Allowed by all that are given."""
+        given = [np.asarray(m).astype(bool) for m in (mask, causal) if m is not None]
+        if len(given) == 2:
+            both: Array = given[0] & given[1]
+            return both
+        return given[0] if given else None
+
+    def allowed(self, where: Where, T: int, S: int) -> Array | None:
+        """What T queries may see of S keys; None when they may see everything."""
+        triangle = self.causal_allowed(T, S) if where.causal else None
+        return self.combine_masks(where.mask, triangle)
+
+
+@function("length_mask")
+def _length_mask(parts: Parts, lengths: Array, size: int) -> Array:
+    return parts.masks.length_mask(np.asarray(lengths), size)
+
+
+@function("padding_mask")
+def _padding_mask(parts: Parts, ids: Array, pad_id: int) -> Array:
+    return parts.masks.padding_mask(np.asarray(ids), pad_id)
+
+
+@function("causal_mask")
+def _causal_mask(parts: Parts, T: int, S: int) -> Array:
+    return parts.masks.causal_allowed(T, S)

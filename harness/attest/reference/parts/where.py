@@ -1,0 +1,40 @@
+"""Where a computation stands in the model, and what its queries may see."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from attest.reference.tape import Array, Var
+
+
+@dataclass(frozen=True)
+class Where:
+    """Handed down from the model to each attention as one value.
+
+    A part that needs to know one thing more adds a field here; the signatures that defects override stay as
+    they are.
+    """
+
+    mask: Array | None = None  # (T, S) or (B or 1, T or 1, S); inside the heads it has their axis as well
+    memory_mask: Array | None = None  # what cross-attention will take for its mask
+    causal: bool = False
+    offset: int = 0  # the position of the first query: a cache holds that many tokens before it
+    layer: int | None = None  # the layer's number in its stack; None for a layer by itself
+    place: str = "alone"  # alone (the operation `attention`), heads, encoder, decoder or cross
+    bias: Var | None = None  # added to the scaled scores
+
+    @classmethod
+    def of(cls, inputs: Mapping[str, Any], place: str = "alone") -> Where:
+        """From the inputs of an operation."""
+        return cls(
+            inputs.get("mask"), inputs.get("memory_mask"), bool(inputs.get("causal", False)), place=place
+        )
+
+    def but(self, **changes: Any) -> Where:
+        return replace(self, **changes)
+
+    def across(self) -> Where:
+        """From a decoder layer to its cross-attention: every query may read the whole memory."""
+        return self.but(mask=self.memory_mask, memory_mask=None, causal=False, place="cross")
