@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from attest.reference.tape import (
+    FACTOR,
     Array,
     Operand,
     Var,
@@ -33,7 +34,8 @@ def matmul(a: Var, b: Var) -> Var:
 
 def mix(weights: Var, values: Var) -> Var:
     """weights @ values, where a weight of exactly zero removes even nan and infinity."""
-    tame = np.abs(values.value) <= 1e100  # beyond it, squares overflow; nan compares False
+    # Variances hold squares and products of squares, which overflow beyond 1e154; nan compares False.
+    tame = np.abs(values.value) <= 1e100
     if tame.all():
         return matmul(weights, values)
     clean = where(tame, values, 0.0)
@@ -51,6 +53,10 @@ def _matmul_variance(a: Var, b: Var, value: Array) -> Array | None:
     eps = tracks_error(a, b)
     if not eps:
         return None
+    # A sum of n terms t_i is rounded n times, each time by eps of the partial sum. For terms of random
+    # signs the square of a partial sum is on average the sum of the t_i^2 in it, so that all roundings
+    # together are at most n eps^2 sum(t_i^2). The last term is the rounding of the result when it is
+    # stored.
     squared = b.value * b.value
     inner = squared * (eps * eps * a.shape[-1])
     if b.variance is not None:
@@ -111,23 +117,33 @@ def _softmax_backward(p: Array, g: Array, allowed: Array | None, shape: tuple[in
 def _softmax_variance(a: Var, x: Array, top: Array, p: Array) -> Array | None:
     if not a.eps:
         return None
+    # The difference x - top is rounded by eps of its size, which is at most |x| + |top|.
     error = np.sqrt(variance_of(a)) + a.eps * (np.abs(x) + np.abs(top))
     squared = np.where(np.isfinite(x), error * error, 0.0)
+    # dp_i = p_i (dx_i - sum_j p_j dx_j): the variance is p_i^2 ((1 - 2 p_i) e_i^2 + sum_j p_j^2 e_j^2).
     shared = (p * p * squared).sum(axis=-1, keepdims=True)
     linear = p * np.sqrt(np.maximum(squared * (1 - 2 * p) + shared, 0.0))
     inherited = np.square(np.maximum(linear, _flipped(x, top, p, squared, shared, linear)))
+    # Relative to p: 2 eps for exp, which libraries keep within one unit in the last place; 1 for the
+    # division, 1 more where it is a product with the reciprocal. A sum of n positive terms in sequence: at
+    # most n independent roundings, each eps of a partial sum that is at most the whole, hence sqrt(n).
     variance: Array = inherited + ((4 + math.sqrt(p.shape[-1])) * a.eps * p) ** 2
     return variance
 
 
 def _flipped(x: Array, top: Array, p: Array, squared: Array, shared: Array, linear: Array) -> Array:
-    """What a weight gains or loses when its log-odds move by 8 deviations, over 8: the bound counts to 8.
+    """What a weight gains or loses when its log-odds move by FACTOR deviations, divided by FACTOR.
 
-    The linear error while that is small. Where rounding moves scores by whole units, as bfloat16 does to
-    large ones, the largest weight and one of almost nothing change places: both errors have one cause and add
-    up, which is at most sqrt(2) times their root of squares. The odds are those of a score against all
-    others, taken from the scores: weights of 1 and 0 no longer tell how far apart they are.
+    `bound` counts to FACTOR deviations. The linear error while that is small. Where rounding moves scores by
+    whole units, as bfloat16 does to large ones, the largest weight and one of almost nothing change places:
+    both errors have one cause and add up, which is at most sqrt(2) times their root of squares. The odds are
+    those of a score against all others, taken from the scores: weights of 1 and 0 no longer tell how far
+    apart they are.
     """
+    # p_i = logistic(o_i) with o_i = x_i - log(sum of exp(x_j) over all others). An error of the scores
+    # moves o_i with variance e_i^2 + sum over the others of (q_j e_j)^2, q_j being the weights of the
+    # others among themselves: p_j / (1 - p_i). The largest score is set apart, because 1 - p_i loses all
+    # digits there.
     first = np.zeros(p.shape, bool)
     np.put_along_axis(first, x.argmax(-1)[..., None], True, -1)
     rest = np.where(first, -np.inf, x)
@@ -143,9 +159,12 @@ def _flipped(x: Array, top: Array, p: Array, squared: Array, shared: Array, line
         far = np.where(np.isfinite(x), np.abs(odds), np.inf)
     theirs = np.where(first, (q * q * squared).sum(axis=-1, keepdims=True), (shared - p * p * squared))
     moved = np.sqrt(squared + np.maximum(theirs, 0.0) / others**2)
-    change = _logistic(8 * moved - far) - _logistic(-far)
-    sudden = np.maximum(change - 8 * linear, 0.0)
-    share: Array = (change + (math.sqrt(2) - 1) * sudden) / 8
+    # The logistic function is symmetric: what p gains from -far upwards, 1 - p loses from far downwards.
+    change = _logistic(FACTOR * moved - far) - _logistic(-far)
+    # Only what the linear rule does not foresee can be two weights changing places; that part is raised to
+    # sqrt(2) times itself, since two equal errors e of one cause add up to 2 e where squares give sqrt(2) e.
+    sudden = np.maximum(change - FACTOR * linear, 0.0)
+    share: Array = (change + (math.sqrt(2) - 1) * sudden) / FACTOR
     return share
 
 
@@ -163,6 +182,9 @@ def log_softmax(a: Var) -> Var:
     variance = None
     if a.eps:
         width = p.shape[-1]
+        # The roundings of x, of x - max and of the result, each eps of its size. The logarithm of the sum
+        # is off by the relative error of the sum (2 eps for exp, sqrt(n) for n additions) and its own 2
+        # eps.
         own = np.square(a.eps * (np.abs(a.value) + np.abs(shifted) + np.abs(value) + 4 + math.sqrt(width)))
         error = variance_of(a) + own
         variance = error + (p * p * error).sum(axis=-1, keepdims=True)
@@ -173,6 +195,8 @@ def relu(a: Var) -> Var:
     positive = a.value > 0
     variance = None
     if a.variance is not None:
+        # A negative value may come out positive elsewhere while it is within a few deviations of zero; of
+        # normal errors 3 in 100,000 lie beyond 4.
         variance = np.where(a.value > -4 * np.sqrt(a.variance), a.variance, 0.0)
     return node(np.where(positive, a.value, 0.0), (a,), lambda g: (np.where(positive, g, 0.0),), variance)
 
@@ -194,6 +218,9 @@ def gelu(a: Var) -> Var:
     x = a.value
     cdf = 0.5 * (1.0 + erf(x / math.sqrt(2.0)))
     slope = cdf + x * np.exp(-0.5 * x * x) / math.sqrt(2.0 * math.pi)
+    # The slope is largest at x = sqrt(2), where it is 1.1289. The distribution function is known to eps in
+    # absolute terms, not relative ones (1 + erf cancels for negative x), and the product is rounded once
+    # more: 2 eps |x|.
     variance = 1.13**2 * variance_of(a) + (2 * a.eps * x) ** 2 if a.eps else None
     return node(x * cdf, (a,), lambda g: (g * slope,), variance)
 
@@ -217,12 +244,16 @@ def layer_norm(a: Var, weight: Var, bias: Var, eps: float) -> Var:
 
 def _norm_variance(a: Var, weight: Var, h: Array, r: Array, value: Array) -> Array:
     x, eps, width = a.value, tracks_error(a, weight), a.shape[-1]
+    # dy = r w (dx - mean(dx) - h mean(h dx)). The error of x - mean: what x brings, the rounding of the
+    # difference (eps |x|) and that of the mean (eps times the mean of |x|). `common` is the variance of the
+    # two means: of n independent errors a mean has 1/n of the average variance.
     mean_size = np.abs(x).mean(axis=-1, keepdims=True)
     error = variance_of(a) + (eps * x) ** 2 + (eps * mean_size) ** 2
     common = (
         error.mean(axis=-1, keepdims=True) + h * h * (h * h * error).mean(axis=-1, keepdims=True)
     ) / width
     variance: Array = r * r * (error + common) * weight.value**2
+    # 4: the mean of squares, the root, the division, and the product with the weight.
     return variance + (4 * eps * h * weight.value) ** 2 + (eps * value) ** 2 + variance_of(weight) * h * h
 
 
@@ -296,7 +327,7 @@ def total(a: Var) -> Var:
     value = a.value.sum()
     variance = None
     if a.eps:
-        own = a.value.size * np.square(a.eps * a.value)
+        own = a.value.size * np.square(a.eps * a.value)  # n roundings of a sum, as in `matmul`
         variance = np.asarray(np.sum(variance_of(a) + own) + (a.eps * value) ** 2)
     return node(np.asarray(value), (a,), lambda g: (np.broadcast_to(g, a.shape),), variance)
 
@@ -306,7 +337,7 @@ def sum_last(a: Var) -> Var:
     value = a.value.sum(axis=-1)
     variance = None
     if a.eps:
-        own = a.shape[-1] * np.square(a.eps * a.value)
+        own = a.shape[-1] * np.square(a.eps * a.value)  # n roundings of a sum, as in `matmul`
         variance = (variance_of(a) + own).sum(axis=-1) + (a.eps * value) ** 2
     return node(value, (a,), lambda g: (np.broadcast_to(g[..., None], a.shape),), variance)
 

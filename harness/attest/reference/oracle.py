@@ -27,7 +27,15 @@ EPSILON: Mapping[str, float] = {
 }
 _NARROW = frozenset({"float16", "bfloat16"})  # inputs are rounded on the way in
 
-
+# The tape follows rounding errors forwards only. The error of a gradient is allowed as a multiple of the
+# array's scale, for sums over batch, positions and features whose terms do not cancel, plus a multiple of
+# what the gradient moves under small disturbances, for terms that do. Both multiples are chosen with room,
+# not derived: a wrong gradient is off by a share of its scale, and 1024 roundings of float32 are 6e-5 of it.
+# Measured on 10,212 gradient arrays of eager and numpy_scratch (280 random cases of attention, multi-head
+# attention, both embeddings, both layers and the transformer, in float32 and float64): the worst uses 0.30 of
+# what is allowed. Neither term is enough alone: 75 arrays are further off than 1024 roundings of their scale
+# (up to 7,100), and 176 are off though nothing moved. Where something moved, the worst was off by 33
+# times its movement.
 GRADIENT_FACTOR = 1024.0
 NOISE_FACTOR = 64.0
 
@@ -91,6 +99,8 @@ def bounded_gradients(
     for name, gradient in exact.items():
         own = float(np.max(np.abs(gradient), initial=0.0))
         noise = max(float(np.max(np.abs(m[name] - gradient), initial=0.0)) for m in moved)
+        # A hundredth of the largest gradient of the call counts as scale too: an array of zeros (the bias
+        # of the keys) is the difference of numbers of that size.
         allowed = GRADIENT_FACTOR * eps * (own + 1e-2 * scale) + NOISE_FACTOR * noise + 1e-30
         found[name] = Expected(gradient, np.asarray(allowed))
     return found
@@ -108,6 +118,7 @@ def _perturbed(
     rng = np.random.default_rng(seed)
 
     def near(x: Array) -> Array:
+        # Normal with 4 eps, not uniform within 1: two runs stand for all ways of rounding.
         return x.astype(np.float64) * (1 + 4 * eps * rng.standard_normal(np.shape(x)))
 
     wide = config.but(dtype="float64")

@@ -21,8 +21,14 @@ from attest.reference.trainer import ReferenceTrainer
 from attest.reference.training.optimisation import Moments
 from attest.reference.transformer import ReferenceTransformer
 
-FARTHEST = 4.0  # directions of Adam differ by less in its first steps
-SLOPE = 4.0  # of Adam's direction in its gradients, times the root of the second moment
+# Adam's direction m / sqrt(v) is at most 1.70 in size: by the inequality of Cauchy and Schwarz its square
+# is at most the sum of a_i^2 / b_i over the steps, a and b being the weights of the two means (beta 0.9 and
+# 0.98, with bias correction); that sum grows from 1 at the first step to 1.70^2. Two directions differ by
+# at most 3.40.
+FARTHEST = 4.0
+# When every gradient moves by at most d, the mean m moves by d at most, and so does r = sqrt(v), a weighted
+# length of the gradients. To first order m / r moves by (1 + 1.70) d / r. The rest is for the second order.
+SLOPE = 4.0
 SLACK = 1e-5  # of a direction: clipping is asked for within 1e-5, and libraries divide by norm + 1e-6
 
 

@@ -19,7 +19,13 @@ Array = npt.NDArray[Any]
 Variance = Array | None
 Backward = Callable[[Array], Sequence[Array | None]]
 
-FACTOR = 8.0  # the worst of 40,000 correct comparisons needs 2.7
+# How many deviations a correct implementation may be away. The deviation is that of a row, so the largest
+# of n independent errors is near sqrt(2 log n) deviations, 4 for a row of 1,000; errors that are not
+# independent come on top. Measured: the worst of 40,000 correct comparisons needs 2.7; of 56,490 numbers of
+# the implementations eager and numpy_scratch, 560 random cases of 14 operations in float32 and float64, the
+# worst needs 1.4.
+FACTOR = 8.0
+# Near the smallest normal number of float32, 1.2e-38: below it numbers lose their digits or become zero.
 FLOOR = 1e-38
 
 _serial = itertools.count()
