@@ -92,8 +92,8 @@ class Operation:
 
     `reads` names fields of the config; every operation also reads dtype, device, seed and options. `streams`
     names the inputs whose positions a flow map follows; the positions of the output are those of the first.
-    `formula` is for operations that a plugin brings: a function of the formulas, the parameters and the
-    inputs that returns the outputs, as those in `attest.reference.operations`; of a function: of the formulas
+    `formula` is for operations that a plugin brings: a function of the parts, the parameters and the
+    inputs that returns the outputs, as those in `attest.reference.parts`; of a function: of the parts
     and its arguments. Two records are equal when they describe the same operation, whatever their functions:
     a plugin may be imported twice.
     """

@@ -1,4 +1,4 @@
-"""The contract's Component on top of the formulas: numpy in, numpy out, gradients from the tape."""
+"""The contract's Component on top of the parts: numpy in, numpy out, gradients from the tape."""
 
 from __future__ import annotations
 

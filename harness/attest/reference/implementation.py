@@ -89,7 +89,7 @@ class ReferenceImplementation:
 
     def call(self, operation: str, *args: Any, **settings: Any) -> Any:
         """One of the plain functions."""
-        return run_function(self.parts(Config()), operation, *args, **settings)
+        return run_function(self.parts(Config()), operation, args, **settings)
 
 
 def joined(component: type[Any], special: type[Any]) -> type[Any]:

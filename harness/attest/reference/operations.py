@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from attest.contract import operation_of
 from attest.reference.assembly import Parts
-from attest.reference.parts.part import FORMULAS, Formula, Inputs, Outputs
+from attest.reference.parts.part import FORMULAS, FUNCTIONS, Inputs, Outputs
 from attest.reference.scope import Scope
 
 
 def run(parts: Parts, operation: str, p: Scope, inputs: Inputs) -> Outputs:
     """The named outputs of one operation."""
-    return dict(formula_of(operation)(parts, p, inputs))
+    return dict(_registered(FORMULAS, operation)(parts, p, inputs))
 
 
-def run_function(parts: Parts, operation: str, *args: Any, **settings: Any) -> Any:
-    """The answer of one of the plain functions."""
-    return formula_of(operation)(parts, *args, **settings)
+def run_function(parts: Parts, operation: str, args: Sequence[Any], **settings: Any) -> Any:
+    """The answer of one of the contract's plain functions: positional arguments in, one array out."""
+    return _registered(FUNCTIONS, operation)(parts, *args, **settings)
 
 
-def formula_of(operation: str) -> Formula:
-    """The reference's formula, or the one that a plugin's record brings."""
-    formula = FORMULAS.get(operation) or operation_of(operation).formula
-    if formula is None:
+def _registered(known: dict[str, Any], operation: str) -> Any:
+    """The reference's own formula, or that of an operation which a plugin brings."""
+    found = known.get(operation) or operation_of(operation).formula
+    if found is None:
         raise ValueError(f"operation={operation!r} has no formula; give its record one")
-    return formula
+    return found

@@ -1,0 +1,1 @@
+"""Decoding with a cache, sampling and ranking."""

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attest.reference.parts.part import Part, formula
+from attest.reference.parts.part import Part, function
 from attest.reference.tape import Array
-
-GREEDY_BELOW = 1e-6
 
 if TYPE_CHECKING:
     from attest.reference.assembly import Parts
+
+GREEDY_BELOW = 1e-6
 
 
 class Sampling(Part):
@@ -79,6 +79,21 @@ class Ranking(Part):
         return log_probability / self.length_penalty(length, alpha)
 
 
+@function("next_token_distribution")
+def _next_token_distribution(
+    parts: Parts,
+    logits: Array,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+) -> Array:
+    parts.sampling.check_sampling(temperature, top_k, top_p)
+    logits = np.asarray(logits)
+    with np.errstate(all="ignore"):
+        p = parts.sampling.next_token_distribution(logits, temperature, top_k, top_p)
+    return p.astype(logits.dtype if logits.dtype == np.float64 else np.float32)
+
+
 def normalised(logits: Array) -> Array:
     """Softmax over the last axis."""
     raised = np.exp(logits - logits.max(axis=-1, keepdims=True))
@@ -96,18 +111,3 @@ def log_normalised(logits: Array) -> Array:
 def ranks(values: Array) -> Array:
     """0 for the largest of a row, 1 for the next; equal values in the order of their ids."""
     return np.argsort(np.argsort(-values, axis=-1, kind="stable"), axis=-1, kind="stable")
-
-
-@formula("next_token_distribution")
-def _next_token_distribution(
-    parts: Parts,
-    logits: Array,
-    temperature: float = 1.0,
-    top_k: int | None = None,
-    top_p: float | None = None,
-) -> Array:
-    parts.sampling.check_sampling(temperature, top_k, top_p)
-    logits = np.asarray(logits)
-    with np.errstate(all="ignore"):
-        p = parts.sampling.next_token_distribution(logits, temperature, top_k, top_p)
-    return p.astype(logits.dtype if logits.dtype == np.float64 else np.float32)

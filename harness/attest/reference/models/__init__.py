@@ -1,0 +1,1 @@
+"""How parts are wired into an architecture."""

@@ -1,0 +1,1 @@
+"""The pieces of a model, one small class per slot."""

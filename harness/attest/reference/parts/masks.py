@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attest.reference.parts.part import Part, formula
+from attest.reference.parts.part import Part, function
 from attest.reference.parts.where import Where
 from attest.reference.tape import Array
 
@@ -49,16 +49,16 @@ class Masks(Part):
         return self.combine_masks(where.mask, triangle)
 
 
-@formula("length_mask")
+@function("length_mask")
 def _length_mask(parts: Parts, lengths: Array, size: int) -> Array:
     return parts.masks.length_mask(np.asarray(lengths), size)
 
 
-@formula("padding_mask")
+@function("padding_mask")
 def _padding_mask(parts: Parts, ids: Array, pad_id: int) -> Array:
     return parts.masks.padding_mask(np.asarray(ids), pad_id)
 
 
-@formula("causal_mask")
+@function("causal_mask")
 def _causal_mask(parts: Parts, T: int, S: int) -> Array:
     return parts.masks.causal_allowed(T, S)

@@ -1,7 +1,7 @@
 """What every part is: a small class that knows its config and, through `parts`, its siblings.
 
-A part is written so that a defect overrides one method of one class. `formula` binds an operation of the
-contract to the part that computes it; the binding stands in the part's own module.
+A part is written so that a defect overrides one method of one class. `formula` and
+`function` bind an operation of the contract to the part that computes it, in the part's own module.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attest.contract import Config
+from attest.reference.scope import Scope
 from attest.reference.tape import Var
 
 if TYPE_CHECKING:
@@ -19,10 +20,10 @@ if TYPE_CHECKING:
 
 Inputs = Mapping[str, Any]  # Vars where floating, arrays and flags otherwise
 Outputs = dict[str, Var]
-# (parts, parameters, inputs) -> named outputs; of a plain function: (parts, *arguments) -> array
-Formula = Callable[..., Any]
+Formula = Callable[["Parts", Scope, Inputs], Outputs]
 
 FORMULAS: dict[str, Formula] = {}
+FUNCTIONS: dict[str, Callable[..., Any]] = {}  # of the parts and the positional arguments
 
 
 class Part:
@@ -38,11 +39,22 @@ class Part:
 
 
 def formula(operation: str) -> Callable[[Formula], Formula]:
-    """Register what computes an operation: its named outputs, or the array that a plain function returns."""
+    """Register the function that computes the named outputs of an operation."""
 
     def register(compute: Formula) -> Formula:
         assert operation not in FORMULAS, f"two formulas compute {operation}"
         FORMULAS[operation] = compute
+        return compute
+
+    return register
+
+
+def function(operation: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register what answers an operation that is a plain function."""
+
+    def register(compute: Callable[..., Any]) -> Callable[..., Any]:
+        assert operation not in FUNCTIONS, f"two functions compute {operation}"
+        FUNCTIONS[operation] = compute
         return compute
 
     return register

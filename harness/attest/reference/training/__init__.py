@@ -1,0 +1,1 @@
+"""The loss and what turns gradients into the next parameters."""
