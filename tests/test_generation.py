@@ -19,7 +19,7 @@ from attest.outcomes import Violation
 from attest.reference.implementation import ReferenceImplementation
 from attest.reference.initial import initial_parameters
 from attest.reference.maps import cross_attention_maps
-from attest.trained.models import write_model
+from attest.trained.models import SavedModel
 from attest.trained.tasks import TRAINING
 from attest_impls.eager import Eager, beam, cache, generation
 
@@ -187,7 +187,8 @@ def test_what_no_defect_names_is_refused_too(monkeypatch, spoil, criterion):
 def untrained(tmp_path):
     """A checkpoint of initial weights."""
     parameters = Eager().transformer(TRAINING).parameters()
-    write_model(tmp_path / "model", "eager", "reverse", TRAINING, parameters)
+    model = SavedModel(implementation="eager", task="reverse", config=TRAINING, parameters=parameters)
+    model.write(tmp_path / "model")
     return str(tmp_path / "model")
 
 
