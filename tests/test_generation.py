@@ -45,9 +45,9 @@ def refusal(implementation, criterion, name=None, *, shrinks=False):
 def test_reading_equals_searching():
     case = GenerationCase(B=2, S=3, symbols=5, dtype="float64", seed=4)
     hypotheses = [(3, 4, 2), (5, 5, 6, 7, 3)]
-    readings = case.teacher(JudgedImplementation(ReferenceImplementation())).read(case.source, hypotheses)
+    readings = case.teacher(JudgedImplementation(ReferenceImplementation())).read(case.prompt, hypotheses)
     for row, reading in enumerate(readings):
-        alone = case.searcher.log_probability(case.source[row : row + 1], hypotheses[row])
+        alone = case.searcher.log_probability(case.prompt[row : row + 1], hypotheses[row])
         assert abs(reading.log_probability - alone) < 1e-9
         assert 0 < reading.error < 1e-9, "suppressed tokens must not widen the bound"
 
@@ -57,7 +57,7 @@ def test_reading_equals_searching():
 def test_the_slow_beam_agrees_with_the_reference(width, alpha):
     case = BeamCase(B=1, S=3, symbols=2 * width + 2, limit=5, eos=1.0, W=width, K=width, alpha=alpha, seed=9)
     seen = case.loaded(JudgedImplementation(ReferenceImplementation()), "generate")(**case.request())
-    wanted = case.searcher.beam(case.source, case.limit, width, alpha).results[:width]
+    wanted = case.searcher.beam(case.prompt, case.limit, width, alpha).results[:width]
     np.testing.assert_allclose(seen["scores"][0], [result.score for result in wanted], rtol=1e-5)
     for row, result in zip(seen["tokens"][0], wanted):
         assert tuple(row[: len(result.tokens)]) == result.tokens

@@ -1,8 +1,8 @@
 """A trained model on disk that any implementation can read: canonical parameters, config and task.
 
 A directory holds `parameters.npz` and `model.json`; the second is written last, so that whoever finds it
-finds a whole model. `history` says how the training went, `error` why there is no model; files from before they
-existed lack both and are read as well.
+finds a whole model. `history` says how the training went, `error` why there is no model; files from before
+they existed lack both and are read as well.
 """
 
 from __future__ import annotations

@@ -60,7 +60,8 @@ def expect_learned(impl: JudgedImplementation, task: Task) -> None:
     lowest = min(loss for _, loss in model.validation)
     expect(
         model.step_below is not None,
-        f"the validation loss of {task.name} is {lowest:.3g} at best in {STEPS} steps, should be below {GOAL}",
+        f"the validation loss of {task.name} is {lowest:.3g} at best in {STEPS} steps, "
+        f"should be below {GOAL}",
     )
 
 
