@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from attest.boundary import JudgedImplementation
-from attest.contract import ENCODER_DECODER, OPERATIONS, Config, parameters
+from attest.contract import ENCODER_DECODER, Config, operation
 from attest.contract.architectures import GIVEN, architecture_named, known
 from attest.judging.asking import asks, resolve
 from attest.judging.cases import parse_value
@@ -14,20 +14,10 @@ from attest.judging.evidence import collecting
 from attest.judging.property import load_properties, run_property
 from attest.milestones.m05_training.cases.training import TrainingCase
 from attest.outcomes import Violation
-from attest.reference import operations, validation
 from attest.reference.trainer import ReferenceTrainer
+from attest.reference.training.loss import Shift
 from attest.trained.tasks import Task
-from toy_language_model import (
-    BUILDERS,
-    OPERATION,
-    TOY,
-    Toy,
-    ToyFormulas,
-    ToyGenerator,
-    ToyState,
-    language_model,
-    toy_shapes,
-)
+from toy_language_model import TOY, Toy, ToyCache, ToyGenerator, ToyState, records
 
 TABLE = {
     "T.1": ("M5.6",),
@@ -40,12 +30,8 @@ TABLE = {
 @pytest.fixture
 def asked(monkeypatch):
     """The properties of the table, by criterion; the harness knows the toy's operation meanwhile."""
-    for name in BUILDERS:
-        monkeypatch.setitem(OPERATIONS, name, "T")
-        monkeypatch.setitem(parameters._LAYOUTS, name, toy_shapes)
-        monkeypatch.setitem(validation.READS, name, validation.READS["transformer"])
-    run = lambda f, p, x: {"logits": language_model(f, x["tokens"], p)}  # noqa: E731
-    monkeypatch.setitem(operations._RUN, OPERATION, run)
+    for record in records():
+        monkeypatch.setitem(operation._registered, record.name, record)
     registry, found = load_properties(), {}
     asks(TOY, TABLE)
     resolve(registry, lambda property: found.setdefault(property.criterion, []).append(property))
@@ -63,12 +49,12 @@ def test_a_right_model_of_another_architecture_passes(asked, criterion):
     judge(asked, criterion, Toy())
 
 
-class NotShifted(ToyFormulas):
-    def shift(self, target):
+class NotShifted(Shift):
+    def __call__(self, target):
         return target[:, :-1], target[:, :-1]
 
 
-class ForgetsThePast(ToyFormulas):
+class ForgetsThePast(ToyCache):
     def step(self, state, tokens, p):
         logits, _ = super().step(ToyState(state.tokens[:, :0]), tokens, p)
         return logits, ToyState(np.concatenate([state.tokens, tokens], axis=1))
@@ -89,15 +75,15 @@ class StaysInEval(ReferenceTrainer):
 @pytest.mark.parametrize(
     ("criterion", "broken", "seen"),
     [
-        ("T.1", {"formulas": NotShifted}, "the loss of step 1"),
-        ("T.2", {"formulas": ForgetsThePast}, "the logits of a cached step"),
-        ("T.3", {"generator": TakesTheLeastLikely}, "has token"),
-        ("T.4", {"trainer": StaysInEval}, "logits in train mode after evaluate"),
+        ("T.1", Toy(NotShifted), "the loss of step 1"),
+        ("T.2", Toy(cache=ForgetsThePast), "the logits of a cached step"),
+        ("T.3", Toy(generator=TakesTheLeastLikely), "has token"),
+        ("T.4", Toy(trainer=StaysInEval), "logits in train mode after evaluate"),
     ],
 )
 def test_a_wrong_one_fails(asked, criterion, broken, seen):
     with pytest.raises(Violation, match=seen) as violation:
-        judge(asked, criterion, Toy(**broken))
+        judge(asked, criterion, broken)
     if criterion != "T.4":  # its cases are fixed, and noted in words
         assert "architecture=toy_decoder_only" in violation.value.case
 
@@ -155,7 +141,7 @@ def test_what_an_architecture_reads():
     assert (ENCODER_DECODER.prompt_keyword, TOY.prompt_keyword) == ("source", "prompt")
 
 
-def test_labels_that_are_given_leave_the_streams_whole():
+def test_labels_that_are_given_leave_the_streams_whole(asked):
     masked = replace(TOY, name="toy_masked", labels=GIVEN)
     batch = {"tokens": np.array([[5, 6, 7]]), "labels": np.array([[0, 6, 0]])}
     assert masked.inputs(batch)["tokens"].tolist() == [[5, 6, 7]]

@@ -3,15 +3,18 @@
 Its cache is the tokens themselves: a step runs the whole model and returns the last logits.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from attest.contract import Architecture
-from attest.contract.parameters import shapes
-from attest.reference.formulas import Formulas
+from attest.contract import OPERATIONS, Architecture
+from attest.contract.operation import Operation, ids
+from attest.contract.parameters import transformer
+from attest.reference.assembly import Parts
+from attest.reference.decoding.cache import Cache
 from attest.reference.generator import ReferenceGenerator
+from attest.reference.parts.where import Where
 from attest.reference.tape import Var
 from attest.reference.trainer import ReferenceOptimizer, ReferenceTrainer
 from attest.reference.transformer import ReferenceModel
@@ -20,10 +23,8 @@ OPERATION = "toy_language_model"
 TOY = Architecture(
     name="toy_decoder_only",
     operation=OPERATION,
-    vocabularies=(("tokens", "target_vocab"),),
     prompt="tokens",
     written="tokens",
-    classes="target_vocab",
     stack="encoder",
     depths=("num_encoder_layers",),
     sublayers=2,
@@ -32,21 +33,45 @@ TOY = Architecture(
     optimizer="toy_optimizer",
     generate="toy_generate",
 )
-BUILDERS = (OPERATION, TOY.trainer, TOY.optimizer, TOY.generate)
+TOKENS = ids("B T", "target_vocab", some=True)
 
 
 def toy_shapes(config):
     """Those of a transformer without its decoder and its source."""
-    named = shapes("transformer", config)
-    return {n: s for n, s in named.items() if not n.startswith(("source_embedding", "decoder"))}
+    return {n: s for n, s in transformer(config).items() if not n.startswith(("source_embedding", "decoder"))}
 
 
-def language_model(formulas, tokens, p):
+def language_model(parts, p, inputs):
     """Logits (B, T, V)."""
-    T = tokens.shape[1]
-    mask = formulas.padding_mask(tokens, formulas.config.pad_id) & formulas.causal_allowed(T, T)
-    x = formulas.input_embedding(tokens, p["target_embedding.weight"])
-    return formulas.project(formulas.encoder(x, mask, p.at("encoder")), p)
+    tokens = inputs["tokens"]
+    where = Where(parts.masks.padding_mask(tokens, parts.config.pad_id), causal=True, place="encoder")
+    x = parts.embedding(tokens, p["target_embedding.weight"], where)
+    return {"logits": parts.logits(parts.layers.encoder(x, p.at("encoder"), where), p)}
+
+
+def records() -> list[Operation]:
+    """Those of the encoder-decoder under other names, with one stream."""
+    model = replace(
+        OPERATIONS["transformer"],
+        name=OPERATION,
+        takes={"tokens": TOKENS},
+        methods={},
+        streams=("tokens",),
+        parameters=toy_shapes,
+        formula=language_model,
+    )
+    settings = {n: port for n, port in OPERATIONS["generate"].takes.items() if n != "source"}
+    return [
+        model,
+        replace(OPERATIONS["trainer"], name=TOY.trainer, parameters=toy_shapes),
+        replace(OPERATIONS["optimizer"], name=TOY.optimizer, parameters=toy_shapes),
+        replace(
+            OPERATIONS["generate"],
+            name=TOY.generate,
+            takes={"prompt": TOKENS, **settings},
+            parameters=toy_shapes,
+        ),
+    ]
 
 
 @dataclass(frozen=True)
@@ -54,15 +79,16 @@ class ToyState:
     tokens: Any  # (B, t)
 
 
-class ToyFormulas(Formulas):
-    """The cache: nothing is kept but the tokens."""
+class ToyCache(Cache):
+    """Nothing is kept but the tokens."""
 
     def start(self, prompt, p):
         return ToyState(np.zeros((len(prompt), 0), np.int64))
 
     def step(self, state, tokens, p):
         read = np.concatenate([state.tokens, tokens], axis=1)
-        return Var(language_model(self, read, p).value[:, -tokens.shape[1] :]), ToyState(read)
+        logits = language_model(self.parts, p, {"tokens": read})["logits"]
+        return Var(logits.value[:, -tokens.shape[1] :]), ToyState(read)
 
     def reorder(self, state, rows):
         return ToyState(state.tokens[rows])
@@ -80,22 +106,26 @@ class ToyGenerator(ReferenceGenerator):
 
 
 class Toy:
-    """A plugin that offers this architecture and nothing else; a test exchanges one class to break it."""
+    """A plugin that offers this architecture and nothing else; a test exchanges one piece to break it."""
 
     name = "toy"
     dtypes = ("float32", "float64")
 
-    def __init__(self, formulas=ToyFormulas, trainer=ReferenceTrainer, generator=ToyGenerator):
-        self.formulas, self.trainer, self.generator = formulas, trainer, generator
+    def __init__(self, *pieces, cache=ToyCache, trainer=ReferenceTrainer, generator=ToyGenerator):
+        self.pieces = (cache, *pieces)
+        self.trainer, self.generator = trainer, generator
+
+    def parts(self, config):
+        return Parts(config, *self.pieces)
 
     def toy_language_model(self, config):
-        return ToyModel(self.formulas(config), OPERATION, config)
+        return ToyModel(self.parts(config), OPERATION, config)
 
     def toy_trainer(self, config):
         return self.trainer(self.toy_language_model(config), config, TOY)
 
     def toy_optimizer(self, config):
-        return ReferenceOptimizer(self.formulas(config), config, TOY)
+        return ReferenceOptimizer(self.parts(config), config, TOY)
 
     def toy_generate(self, config):
-        return self.generator(self.formulas(config), TOY.generate, config)
+        return self.generator(self.parts(config), TOY.generate, config)

@@ -15,6 +15,7 @@ import numpy as np
 
 from attest.contract.arrays import Array, Arrays
 from attest.contract.config import Config
+from attest.contract.operation import Kind, operation_of
 
 SHIFTED = "shifted"  # the model reads the written stream but for its last column, and is asked what follows
 GIVEN = "given"  # a batch has `labels` beside the streams: ids at masked positions, or one class per row
@@ -25,11 +26,9 @@ class Architecture:
     """One kind of whole model. Equal values mean the same kind."""
 
     name: str  # as a case prints it
-    operation: str  # builds the model
-    vocabularies: tuple[tuple[str, str], ...]  # each stream, and the config field with its number of ids
+    operation: str  # builds the model; its record names the streams and their vocabularies
     prompt: str  # the stream that is known before anything is written
     written: str  # the stream that the model writes, or fills in
-    classes: str  # the config field with V, the last axis of the logits
     labels: str = SHIFTED  # where labels come from
     stack: str  # prefix of the layers that end in the projection
     depths: tuple[str, ...]  # config fields with numbers of layers; the last one is of `stack`
@@ -45,9 +44,15 @@ class Architecture:
         return self.name
 
     @property
+    def vocabularies(self) -> dict[str, str]:
+        """Each stream, and the config field with its number of ids."""
+        ports = operation_of(self.operation).takes
+        return {name: port.below for name, port in ports.items() if port.kind is Kind.IDS}
+
+    @property
     def streams(self) -> tuple[str, ...]:
         """What the model is called with, in order."""
-        return tuple(stream for stream, _ in self.vocabularies)
+        return tuple(self.vocabularies)
 
     @property
     def prompt_keyword(self) -> str:
@@ -65,11 +70,11 @@ class Architecture:
 
     def vocabulary(self, stream: str, config: Config) -> int:
         """How many ids a stream may hold."""
-        return int(getattr(config, dict(self.vocabularies)[stream]))
+        return int(getattr(config, self.vocabularies[stream]))
 
     def num_classes(self, config: Config) -> int:
-        """V."""
-        return int(getattr(config, self.classes))
+        """V: the last axis of the logits."""
+        return int(getattr(config, operation_of(self.operation).sizes["V"]))
 
     def depth(self, config: Config) -> int:
         """The number of layers of `stack`."""
@@ -141,10 +146,8 @@ ENCODER_DECODER = known(
     Architecture(
         name="encoder_decoder",
         operation="transformer",
-        vocabularies=(("source", "source_vocab"), ("target", "target_vocab")),
         prompt="source",
         written="target",
-        classes="target_vocab",
         stack="decoder",
         depths=("num_encoder_layers", "num_decoder_layers"),
         sublayers=3,

@@ -17,7 +17,7 @@ import numpy as np
 
 from attest.boundary import Call, JudgedComponent, JudgedImplementation, Run
 from attest.boundary.training import run_again
-from attest.contract import Array, Arrays, Config, Form, operation_of
+from attest.contract import Array, Arrays, Config
 from attest.contract.parameters import shapes
 from attest.judging.catalogue import Defect, defects
 from attest.judging.evidence import collecting

@@ -37,9 +37,7 @@ class Case:
     regime: str = "unit"
     dtype: str = "float32"
     seed: int = 0
-    smallest: int = field(
-        default=1, metadata=UNSAID
-    )  # no batch or length of an array made from this case is below it
+    smallest: int = field(default=1, metadata=UNSAID)  # of any batch or length that is made from this case
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

@@ -38,11 +38,11 @@ class ReferenceGenerator(ReferenceComponent):
     architecture: ClassVar[Architecture] = ENCODER_DECODER
 
     def __call__(self, *, max_len: int, **settings: Any) -> dict[str, Array]:  # type: ignore[override]
-        prompt = settings.pop(self.architecture.prompt_keyword)
+        name = self.architecture.prompt_keyword
+        prompt = settings.pop(name)
         chosen = {**self.defaults(), **settings}
         self.check_settings(max_len, **chosen)
-        stream = self.architecture.prompt
-        prompt = self.aligned(self.accept({stream: prompt})[stream])
+        prompt = self.aligned(self.accept({name: prompt})[name])
         with np.errstate(all="ignore"):
             results = self.search(prompt, max_len, chosen)
         return self.packed(results, chosen)

@@ -44,9 +44,7 @@ class ReferenceClipping(ReferenceComponent):
 class ReferenceOptimizer:
     """Adam over any set of named arrays; those of the architecture's model until others are loaded."""
 
-    def __init__(
-        self, parts: Parts, config: Config, architecture: Architecture = ENCODER_DECODER
-    ) -> None:
+    def __init__(self, parts: Parts, config: Config, architecture: Architecture = ENCODER_DECODER) -> None:
         self.parts, self.dtype = parts, float_dtype(config.dtype)
         self.model = architecture.operation
         self.values: dict[str, Array] = {}
