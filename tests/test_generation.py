@@ -19,7 +19,7 @@ from attest.outcomes import Violation
 from attest.reference.implementation import ReferenceImplementation
 from attest.reference.initial import initial_parameters
 from attest.reference.maps import cross_attention_maps
-from attest.trained.models import write_model
+from attest.trained.models import SavedModel
 from attest.trained.tasks import TRAINING
 from attest_impls.eager import Eager, beam, cache, generation
 
@@ -45,9 +45,9 @@ def refusal(implementation, criterion, name=None, *, shrinks=False):
 def test_reading_equals_searching():
     case = GenerationCase(B=2, S=3, symbols=5, dtype="float64", seed=4)
     hypotheses = [(3, 4, 2), (5, 5, 6, 7, 3)]
-    readings = case.teacher(JudgedImplementation(ReferenceImplementation())).read(case.source, hypotheses)
+    readings = case.teacher(JudgedImplementation(ReferenceImplementation())).read(case.prompt, hypotheses)
     for row, reading in enumerate(readings):
-        alone = case.searcher.log_probability(case.source[row : row + 1], hypotheses[row])
+        alone = case.searcher.log_probability(case.prompt[row : row + 1], hypotheses[row])
         assert abs(reading.log_probability - alone) < 1e-9
         assert 0 < reading.error < 1e-9, "suppressed tokens must not widen the bound"
 
@@ -57,7 +57,7 @@ def test_reading_equals_searching():
 def test_the_slow_beam_agrees_with_the_reference(width, alpha):
     case = BeamCase(B=1, S=3, symbols=2 * width + 2, limit=5, eos=1.0, W=width, K=width, alpha=alpha, seed=9)
     seen = case.loaded(JudgedImplementation(ReferenceImplementation()), "generate")(**case.request())
-    wanted = case.searcher.beam(case.source, case.limit, width, alpha).results[:width]
+    wanted = case.searcher.beam(case.prompt, case.limit, width, alpha).results[:width]
     np.testing.assert_allclose(seen["scores"][0], [result.score for result in wanted], rtol=1e-5)
     for row, result in zip(seen["tokens"][0], wanted):
         assert tuple(row[: len(result.tokens)]) == result.tokens
@@ -187,7 +187,8 @@ def test_what_no_defect_names_is_refused_too(monkeypatch, spoil, criterion):
 def untrained(tmp_path):
     """A checkpoint of initial weights."""
     parameters = Eager().transformer(TRAINING).parameters()
-    write_model(tmp_path / "model", "eager", "reverse", TRAINING, parameters)
+    model = SavedModel(implementation="eager", task="reverse", config=TRAINING, parameters=parameters)
+    model.write(tmp_path / "model")
     return str(tmp_path / "model")
 
 

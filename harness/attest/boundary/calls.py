@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
-from attest.contract import Arrays, Config
+from attest.contract import ENCODER_DECODER, Architecture, Arrays, Config
+
+if TYPE_CHECKING:
+    from attest.boundary.training import JudgedTrainer
 
 
 @dataclass(frozen=True)
@@ -20,3 +23,15 @@ class Call:
     parameters: Arrays | None
     seed: int | None
     outputs: Arrays | None  # None: it raised
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run(Call):
+    """A trainer's steps so far as one call: what they were given, and where the last one has led.
+
+    The outputs are those of `JudgedTrainer.outcome`. `trainer` can make further steps, which change the run.
+    """
+
+    batches: tuple[Arrays, ...]
+    trainer: JudgedTrainer = field(repr=False, compare=False)
+    architecture: Architecture = ENCODER_DECODER

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from attest.boundary.arrays import aligned, array_of, arrays_of, fresh, guarded, kind_of, quiet
 from attest.contract import Array, Arrays, Config, Gradients
 from attest.outcomes import NotOffered, Violation
@@ -59,10 +61,11 @@ class JudgedComponent:
     def _listening(self, method: str, inputs: Mapping[str, Any]) -> AbstractContextManager[dict[str, Array]]:
         return self.impl.listening(self.operation, self.config, method, inputs, self.loaded, self.seed)
 
-    def start(self, source: Array) -> Any:
-        """The state of an empty prefix, as opaque as it came."""
+    def start(self, prompt: Array | int) -> Any:
+        """The state before anything is written, as opaque as it came: of a prompt, or of empty rows."""
         start = self._method("start")
-        return guarded(self._label("start"), lambda: start(aligned(source)))
+        given = aligned(prompt) if isinstance(prompt, np.ndarray) else prompt
+        return guarded(self._label("start"), lambda: start(given))
 
     def step(self, state: Any, tokens: Array) -> tuple[Array, Any]:
         """Logits of the new tokens, and the state that includes them."""

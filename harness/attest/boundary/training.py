@@ -8,8 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from attest.boundary import Call, JudgedComponent, JudgedImplementation, arrays_of, fresh, guarded, kind_of
-from attest.contract import Array, Arrays, Config
+from attest.boundary import (
+    Call,
+    JudgedComponent,
+    JudgedImplementation,
+    Run,
+    arrays_of,
+    fresh,
+    guarded,
+    kind_of,
+)
+from attest.contract import ENCODER_DECODER, Architecture, Array, Arrays, Config
 from attest.outcomes import NotOffered, Violation
 
 REPORTED = ("loss", "rate", "norm")
@@ -18,13 +27,21 @@ REPORTED = ("loss", "rate", "norm")
 class JudgedTrainer:
     """A fresh trainer. Nothing of it is kept between cases: a trainer has a history."""
 
-    def __init__(self, impl: JudgedImplementation, config: Config, parameters: Arrays | None = None) -> None:
-        self.config = impl.placed(config)
-        self.trainer = impl.construct("trainer", self.config)
+    def __init__(
+        self,
+        impl: JudgedImplementation,
+        config: Config,
+        parameters: Arrays | None = None,
+        architecture: Architecture = ENCODER_DECODER,
+    ) -> None:
+        self.config, self.architecture = impl.placed(config), architecture
+        self.trainer = impl.construct(architecture.trainer, self.config)
         model = getattr(self.trainer, "model", None)
         if model is None:
-            raise Violation("the trainer has no model; give it the transformer it trains as `model`")
-        self.model = JudgedComponent("transformer", model, self.config, impl)
+            raise Violation(
+                f"the trainer has no model; give it the {architecture.operation} it trains as `model`"
+            )
+        self.model = JudgedComponent(architecture.operation, model, self.config, impl)
         self.impl, self._given = impl, parameters
         self._batches: list[Arrays] = []
         if parameters is not None:
@@ -43,13 +60,23 @@ class JudgedTrainer:
         return report
 
     def _note(self, calls: list[Call], report: Mapping[str, float]) -> None:
-        """One call for the whole run so far, so that it can be put to another trainer."""
-        seed = 0 if self.config.dropout else None
-        run = {"run": tuple(self._batches), "by": self}
-        calls[:] = [call for call in calls if call.inputs.get("by") is not self]
-        calls.append(Call("trainer", self.config, "step", run, self._given, seed, self._outcome(report)))
+        """One record for the whole run so far, so that it can be put to another trainer."""
+        calls[:] = [call for call in calls if not (isinstance(call, Run) and call.trainer is self)]
+        run = Run(
+            operation=self.architecture.trainer,
+            config=self.config,
+            method="step",
+            inputs={},
+            parameters=self._given,
+            seed=0 if self.config.dropout else None,
+            outputs=self.outcome(report),
+            batches=tuple(self._batches),
+            trainer=self,
+            architecture=self.architecture,
+        )
+        calls.append(run)
 
-    def _outcome(self, report: Mapping[str, float]) -> dict[str, Array]:
+    def outcome(self, report: Mapping[str, float]) -> dict[str, Array]:
         """What the last step reported and how far each parameter has come.
 
         Key biases are left out: their gradient is zero but for rounding, and Adam makes full steps of that.
@@ -105,21 +132,27 @@ class JudgedTrainer:
         return method
 
 
-def run_again(impl: JudgedImplementation, call: Call) -> dict[str, Array]:
+def run_again(impl: JudgedImplementation, run: Run) -> dict[str, Array]:
     """The answer of another trainer to a noted run."""
-    assert call.config is not None
-    trainer = JudgedTrainer(impl, call.config, call.parameters)
+    assert run.config is not None
+    trainer = JudgedTrainer(impl, run.config, run.parameters, run.architecture)
     report: dict[str, float] = {}
-    for batch in call.inputs["run"]:
+    for batch in run.batches:
         report = trainer.step(batch)
-    return trainer._outcome(report)
+    return trainer.outcome(report)
 
 
 class JudgedOptimizer:
-    """A fresh optimiser over a transformer's parameters."""
+    """A fresh optimiser over the parameters of an architecture's model."""
 
-    def __init__(self, impl: JudgedImplementation, config: Config, parameters: Arrays) -> None:
-        self.optimizer = impl.construct("optimizer", impl.placed(config))
+    def __init__(
+        self,
+        impl: JudgedImplementation,
+        config: Config,
+        parameters: Arrays,
+        architecture: Architecture = ENCODER_DECODER,
+    ) -> None:
+        self.optimizer = impl.construct(architecture.optimizer, impl.placed(config))
         self.load(parameters)
 
     def load(self, parameters: Arrays) -> None:

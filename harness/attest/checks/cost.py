@@ -1,6 +1,6 @@
 """What decoding costs: floating-point operations and seconds of a step, and of a whole generation.
 
-Shapes: B rows, S source length, D width, V vocabulary.
+Shapes: B rows, S length of the prompt, D width, V vocabulary.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ import math
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from attest.boundary import JudgedComponent, JudgedImplementation, quiet
-from attest.contract import Array, Config
+from attest.contract import ENCODER_DECODER, Architecture, Array, Config
 from attest.reference.oracle import random_parameters
 from attest.reference.teacher import SUPPRESSED
 
@@ -34,6 +34,12 @@ class Workload:
     layers: int = 1
     max_len: int = 512
     tokens: int = 100
+    smallest: int = field(default=1, repr=False)  # columns of anything that the model reads
+    architecture: Architecture = field(default=ENCODER_DECODER, repr=False)
+
+    def fitted(self, impl: JudgedImplementation) -> Workload:
+        """In the implementation's first dtype, and no smaller than it takes."""
+        return replace(self, dtype=impl.dtypes[0], smallest=impl.policy.min_size)
 
     @cached_property
     def config(self) -> Config:
@@ -48,22 +54,49 @@ class Workload:
     @cached_property
     def parameters(self) -> dict[str, Array]:
         """Neither padding nor BOS nor EOS is ever chosen, so that every run has the same length."""
-        made = random_parameters("transformer", self.config, np.random.default_rng(0))
+        made = random_parameters(self.architecture.operation, self.config, np.random.default_rng(0))
         c = self.config
-        made["projection.bias"][[c.pad_id, c.bos_id, c.eos_id]] = SUPPRESSED
+        made[f"{self.architecture.projection}.bias"][[c.pad_id, c.bos_id, c.eos_id]] = SUPPRESSED
         return made
 
-    def ids(self, length: int, seed: int = 0) -> Array:
-        """(B, length) ids without padding."""
-        return np.random.default_rng(seed).integers(3, self.config.source_vocab, (self.B, length))
+    @property
+    def num_classes(self) -> int:
+        """V."""
+        return self.architecture.num_classes(self.config)
+
+    @property
+    def prompt(self) -> Array:
+        """(B, S)."""
+        return self.ids(self.S, stream=self.architecture.prompt)
+
+    def ids(self, length: int, seed: int = 0, *, stream: str = "") -> Array:
+        """(B, length) ids without padding; of the written stream unless another is named."""
+        vocabulary = self.architecture.vocabulary(stream or self.architecture.written, self.config)
+        return np.random.default_rng(seed).integers(3, vocabulary, (self.B, length))
+
+    def request(self, tokens: int) -> dict[str, Any]:
+        """Keywords of a greedy call that writes so many tokens."""
+        return {self.architecture.prompt_keyword: self.prompt, "max_len": tokens, "method": "greedy"}
+
+    @property
+    def opening(self) -> Array:
+        """What is read before the first token is written, no shorter than `smallest`."""
+        opening = self.architecture.opening(self.prompt, self.config)
+        return np.pad(opening, ((0, 0), (max(0, self.smallest - opening.shape[1]), 0)), mode="edge")
 
     @property
     def flops_of_a_step(self) -> int:
-        """What one new token per row needs, looking back at all positions there are and at the source."""
+        """What one new token per row needs, looking back at all positions there are and at the prompt.
+
+        Self-attention projects four times. A prompt that is read apart has an attention of its own, whose
+        keys and values are made once: it projects twice.
+        """
         c, D = self.config, self.D
-        attention = 6 * D * D + 2 * D * (c.max_len + self.S)
+        attention = 4 * D * D + 2 * D * c.max_len
+        if not self.architecture.starts_from_rows:
+            attention += 2 * D * D + 2 * D * self.S
         per_layer = attention + 2 * D * c.inner_width
-        return 2 * self.B * (self.layers * per_layer + D * c.target_vocab)
+        return 2 * self.B * (self.layers * per_layer + D * self.num_classes)
 
 
 class Decoding:
@@ -71,7 +104,7 @@ class Decoding:
 
     def __init__(self, model: JudgedComponent, work: Workload, prefix: int) -> None:
         self.model, self.token = model, work.ids(1, seed=1)
-        self.state = model.start(work.ids(work.S))
+        self.state = model.start(work.architecture.beginning(work.prompt))
         _, self.state = model.step(self.state, work.ids(prefix, seed=2))
         self.step()
 
@@ -98,7 +131,7 @@ def step_flops(impl: JudgedImplementation, work: Workload, prefix: int) -> int:
         return 0
     from torch.utils.flop_counter import FlopCounterMode
 
-    decoding = Decoding(loaded(impl, "transformer", work), work, prefix)
+    decoding = Decoding(loaded(impl, work.architecture.operation, work), work, prefix)
     with FlopCounterMode(display=False) as counter:
         decoding.step()
     return int(counter.get_total_flops())
@@ -108,7 +141,10 @@ def step_seconds(
     impl: JudgedImplementation, few: tuple[Workload, int], many: tuple[Workload, int]
 ) -> tuple[float, float]:
     """The fastest step of each of two decodings (workload, prefix), taken in turns."""
-    pair = [Decoding(loaded(impl, "transformer", work), work, prefix) for work, prefix in (few, many)]
+    pair = [
+        Decoding(loaded(impl, work.architecture.operation, work), work, prefix)
+        for work, prefix in (few, many)
+    ]
     taken = [[decoding.seconds() for decoding in pair] for _ in range(ROUNDS)]
     return min(a for a, _ in taken), min(b for _, b in taken)
 
@@ -116,7 +152,7 @@ def step_seconds(
 def generation_seconds(generate: JudgedComponent, work: Workload, tokens: int) -> tuple[float, Array]:
     """Seconds of a greedy call, and the tokens it gave."""
     seen: list[Any] = []
-    request = {"source": work.ids(work.S), "max_len": tokens, "method": "greedy"}
+    request = work.request(tokens)
     taken = seconds(lambda: seen.append(generate.component(**request)))
     return taken, np.asarray(seen[0]["tokens"])
 
@@ -124,19 +160,18 @@ def generation_seconds(generate: JudgedComponent, work: Workload, tokens: int) -
 def loop_seconds(
     model: JudgedComponent, work: Workload, tokens: int, stop_after: float = math.inf
 ) -> list[float]:
-    """Seconds up to each token of a loop that runs encoder and decoder on the whole prefix every time."""
-    source = work.ids(work.S)
-    target = np.full((work.B, model.impl.policy.min_size), work.config.bos_id, np.int64)
+    """Seconds up to each token of a loop that runs the whole model on the whole prefix every time."""
+    prompt, written = work.prompt, work.opening
     taken, total = [], 0.0
     for _ in range(tokens):
         seen: list[Any] = []
-        fed = target
-        total += seconds(lambda fed=fed, seen=seen: seen.append(model.component(source=source, target=fed)))  # type: ignore[misc]
+        fed = work.architecture.reading(prompt, written)
+        total += seconds(lambda fed=fed, seen=seen: seen.append(model.component(**fed)))  # type: ignore[misc]
         taken.append(total)
         if total > stop_after:
             break
         chosen = np.asarray(seen[0]["logits"])[:, -1].argmax(-1)
-        target = np.concatenate([target, chosen[:, None]], axis=1)
+        written = np.concatenate([written, chosen[:, None]], axis=1)
     return taken
 
 

@@ -6,6 +6,7 @@ Shapes: tokens (B, K, L) without BOS, with EOS, then pad; scores (B, K).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 import numpy as np
 
@@ -18,7 +19,17 @@ from attest.reference.teacher import Reading, Tokens
 Found = tuple[Tokens, float]  # a hypothesis and its score
 
 
-def results_of(seen: Mapping[str, Array], config: Config, B: int, K: int, limit: int) -> list[list[Found]]:
+class Written(Protocol):
+    """A case or workload whose model has written something."""
+
+    @property
+    def config(self) -> Config: ...
+
+    @property
+    def num_classes(self) -> int: ...
+
+
+def results_of(seen: Mapping[str, Array], model: Written, B: int, K: int, limit: int) -> list[list[Found]]:
     """Per row of the batch the K hypotheses with their scores, once their form has been checked."""
     for name in ("tokens", "scores"):
         expect(name in seen, f"generate returned {sorted(seen)}, should return {name}")
@@ -31,19 +42,20 @@ def results_of(seen: Mapping[str, Array], config: Config, B: int, K: int, limit:
     expect_finite(scores, "scores")
     return [
         [
-            (hypothesis_of(tokens[b, k], config, limit, f"tokens[{b}, {k}]"), float(scores[b, k]))
+            (hypothesis_of(tokens[b, k], model, limit, f"tokens[{b}, {k}]"), float(scores[b, k]))
             for k in range(K)
         ]
         for b in range(B)
     ]
 
 
-def hypothesis_of(row: Array, config: Config, limit: int, what: str) -> Tokens:
+def hypothesis_of(row: Array, model: Written, limit: int, what: str) -> Tokens:
     """The tokens up to EOS; after it there is padding only, and without it there are `limit` of them."""
+    config, V = model.config, model.num_classes
     tokens = [int(token) for token in row]
     shown = " ".join(map(str, tokens))
-    outside = [token for token in tokens if not 0 <= token < config.target_vocab]
-    expect(not outside, f"{what} is {shown}, with ids outside the vocabulary of {config.target_vocab}")
+    outside = [token for token in tokens if not 0 <= token < V]
+    expect(not outside, f"{what} is {shown}, with ids outside the vocabulary of {V}")
     if config.eos_id in tokens:
         length = tokens.index(config.eos_id) + 1
         padded = set(tokens[length:]) <= {config.pad_id}
@@ -77,7 +89,7 @@ def expect_same_choices(seen: Tokens, wanted: Tokens, reading: Reading, what: st
     expect(len(seen) == len(wanted), f"{what} is {seen}, should be {wanted}")
 
 
-def expect_number(seen: float, wanted: float, error: float, what: str) -> None:
+def expect_score(seen: float, wanted: float, error: float, what: str) -> None:
     """Within the error."""
     ratio = abs(seen - wanted) / error
     current().saw(ratio)
@@ -96,7 +108,7 @@ def expect_scores(
     for (tokens, score), reading in zip(found, readings, strict=True):
         share = penalty(len(tokens), alpha)
         shown = " ".join(map(str, tokens))
-        expect_number(
+        expect_score(
             score, reading.log_probability / share, factor * reading.error / share, f"the score of {shown}"
         )
 
@@ -120,7 +132,7 @@ def expect_best(found: Sequence[Found], wanted: Sequence[Result], tolerance: flo
             f"rank {rank} holds {tokens} with score {score:.6g}, should hold {best.tokens} "
             f"with {best.score:.6g}",
         )
-        expect_number(score, by_tokens[tokens].score, tolerance, f"the score at rank {rank}")
+        expect_score(score, by_tokens[tokens].score, tolerance, f"the score at rank {rank}")
 
 
 def tolerance_of(readings: Sequence[Reading], alpha: float, limit: int) -> float:

@@ -14,7 +14,7 @@ from attest.outcomes import Expected
 from attest.reference.shadow import ExpectedStep, Shadow
 
 
-def expect_number(seen: float, wanted: Expected, what: str) -> None:
+def expect_within(seen: float, wanted: Expected, what: str) -> None:
     """One number within its bound."""
     expect_close(np.asarray(seen, np.float64), wanted, what)
 
@@ -28,7 +28,7 @@ def expect_ratio(seen: float, wanted: float, tolerance: float, what: str) -> Non
 def whole_parameters(trainer: JudgedTrainer) -> dict[str, Array]:
     """The model's parameters, once all of them are there with their shapes."""
     found = trainer.parameters()
-    for name, shape in shapes("transformer", trainer.config).items():
+    for name, shape in shapes(trainer.architecture.operation, trainer.config).items():
         expect(name in found, f"{name} is not among the model's parameters")
         expect_shape(found[name], shape, name)
     return found
@@ -49,9 +49,9 @@ def expect_step(
 
 def expect_report(report: dict[str, float], wanted: ExpectedStep, which: str) -> None:
     """Loss, rate and norm."""
-    expect_number(report["loss"], wanted.loss, f"the loss of {which}")
+    expect_within(report["loss"], wanted.loss, f"the loss of {which}")
     expect_ratio(report["rate"], wanted.rate, 1e-6, f"the rate of {which}")
-    expect_number(report["norm"], wanted.norm, f"the gradient norm of {which}")
+    expect_within(report["norm"], wanted.norm, f"the gradient norm of {which}")
 
 
 def expect_same_run(seen: Arrays, wanted: Arrays, what: str) -> None:

@@ -52,10 +52,10 @@ def command(
     if asked["width"] > MOST_WIDTH:
         raise click.UsageError(f"width={asked['width']} takes minutes; use at most {MOST_WIDTH}")
     judged = subjects(impl or _registered(model.implementation))[0]
-    source = Task(model.task).batch(asked_ids)["source"]
+    prompt = Task(model.task, model.architecture).batch(asked_ids)[model.architecture.prompt]
     try:
         with collecting():
-            seen = _generated(judged, model, source, {**asked, "num_results": results})
+            seen = _generated(judged, model, prompt, {**asked, "num_results": results})
     except NotOffered as reason:
         raise click.UsageError(f"{judged.name}: {reason}; name one that generates with --impl") from None
     except Violation as violation:
@@ -78,11 +78,13 @@ def _registered(name: str) -> str:
 
 
 def _generated(
-    judged: JudgedImplementation, model: SavedModel, source: Array, asked: dict[str, Any]
+    judged: JudgedImplementation, model: SavedModel, prompt: Array, asked: dict[str, Any]
 ) -> dict[str, Array]:
-    generator = judged.build("generate", model.config.but(dtype=judged.dtypes[0]))
+    architecture = model.architecture
+    generator = judged.build(architecture.generate, model.config.but(dtype=judged.dtypes[0]))
     generator.load(model.parameters)
-    return generator(source=source, max_len=source.shape[1] + 1, **asked)
+    request = {architecture.prompt_keyword: prompt, "max_len": prompt.shape[1] + 1}
+    return generator(**request, **asked)
 
 
 def _print(model: SavedModel, asked: list[tuple[int, ...]], seen: dict[str, Array]) -> None:

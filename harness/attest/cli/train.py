@@ -57,13 +57,12 @@ def command(ctx: click.Context, impl: str, task: str, steps: int, out: str | Non
 
 def _train(judged: JudgedImplementation, task: str, steps: int, directory: Path) -> Trained:
     from attest.boundary.training import JudgedTrainer
-    from attest.trained.models import write_model
-    from attest.trained.tasks import TRAINING
-    from attest.trained.training import train
+    from attest.trained.tasks import TRAINING, Task
+    from attest.trained.training import saved, train
 
     trainer = JudgedTrainer(judged, TRAINING.but(dtype=judged.dtypes[0]))
-    model = train(judged, task, steps=steps, trainer=trainer, on_step=Progress(task))
-    write_model(directory, judged.name, task, model.config, model.parameters)
+    model = train(judged, Task(task), steps=steps, trainer=trainer, on_step=Progress(task))
+    saved(judged.name, Task(task), model).write(directory)
     trainer.save(str(directory))
     return model
 

@@ -57,6 +57,7 @@ next_token_distribution() logits (B, V), temperature?, top_k?, top_p?   output (
 (B or 1, T or 1, S), with no head axis; key padding is (B, 1, S).
 """
 
+from attest.contract.architectures import ENCODER_DECODER, Architecture
 from attest.contract.arrays import Array, Arrays, float_dtype
 from attest.contract.config import Config
 from attest.contract.declarations import Implementation, KnownFailure, ShapePolicy
@@ -86,8 +87,10 @@ from attest.contract.protocols import (
 )
 
 __all__ = [
+    "ENCODER_DECODER",
     "OPERATIONS",
     "PROJECT",
+    "Architecture",
     "Array",
     "Arrays",
     "CompiledComponent",

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from attest.boundary import Call, JudgedComponent, JudgedImplementation
+from attest.boundary import Call, JudgedComponent, JudgedImplementation, Run
 from attest.boundary.training import run_again
-from attest.contract import Array, Arrays, Config, Form, operation_of
+from attest.contract import Array, Arrays, Config
 from attest.contract.parameters import shapes
 from attest.judging.catalogue import Defect, defects
 from attest.judging.evidence import collecting
@@ -134,10 +134,9 @@ def trace_of(property: Property, impl: JudgedImplementation, case: str | None, s
 
 def _train_on(calls: Sequence[Call]) -> None:
     """A property stops at the first wrong step; what the next ones do tells trainers apart."""
-    for call in [c for c in calls if operation_of(c.operation).form is Form.TRAINER]:
-        run, trainer = call.inputs["run"], call.inputs["by"]
-        for _ in range(STEPS - len(run)):
-            _quietly(lambda trainer=trainer, run=run: trainer.step(run[-1]))
+    for run in [call for call in calls if isinstance(call, Run)]:
+        for _ in range(STEPS - len(run.batches)):
+            _quietly(lambda run=run: run.trainer.step(run.batches[-1]))
 
 
 class _ears:
@@ -225,7 +224,7 @@ def answer(impl: JudgedImplementation, call: Call) -> Arrays | None:
     try:
         if call.config is None:
             return {"output": impl.call(call.operation, *call.inputs.values())}
-        if operation_of(call.operation).form is Form.TRAINER:
+        if isinstance(call, Run):
             return run_again(impl, call)
         component = impl.build(call.operation, _exact(call.config, impl))
         if call.parameters is not None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from attest.boundary import Call, JudgedImplementation
+from attest.boundary import Call, JudgedImplementation, Run
 from attest.contract import Array, Arrays, Form, operation_of
 from attest.diagnosis.likeness import answer, close, comparable, trace_of
 from attest.judging.property import Property
@@ -110,7 +110,7 @@ def _arrays(call: Call, right: Arrays | None) -> dict[str, Array]:
     arrays = {f"in/{n}": v for n, v in call.inputs.items() if isinstance(v, np.ndarray)}
     arrays |= {f"parameter/{n}": v for n, v in (call.parameters or {}).items()}
     arrays |= {f"cotangent/{n}": v for n, v in call.inputs.get("cotangents", {}).items()}
-    for i, batch in enumerate(call.inputs.get("run", ())):
+    for i, batch in enumerate(call.batches if isinstance(call, Run) else ()):
         arrays |= {f"batch{i}/{n}": v for n, v in batch.items()}
     return arrays | {f"right/{n}": np.asarray(v) for n, v in (right or {}).items()}
 
@@ -150,8 +150,8 @@ def _component_question(call: Call, others: Mapping[str, Any]) -> Iterator[str]:
     for line in textwrap.wrap(", ".join(f"{k}={v!r}" for k, v in fields.items()), 90):
         yield f"        {line}"
     yield "    )"
-    if operation_of(call.operation).form is Form.TRAINER:
-        yield from _training(len(call.inputs["run"]))
+    if isinstance(call, Run):
+        yield from _training(call)
         return
     yield f"    component = implementation.{call.operation}(config)"
     if call.parameters:
@@ -165,12 +165,12 @@ def _component_question(call: Call, others: Mapping[str, Any]) -> Iterator[str]:
         yield f'    return {method}(**part("in"){extra})'
 
 
-def _training(steps: int) -> Sequence[str]:
+def _training(run: Run) -> Sequence[str]:
     return [
-        "    trainer = implementation.trainer(config)",
+        f"    trainer = implementation.{run.operation}(config)",
         '    start = part("parameter")',
         "    trainer.model.load(start)",
-        f"    for i in range({steps}):",
+        f"    for i in range({len(run.batches)}):",
         '        report = trainer.step(part(f"batch{i}"))',
         "    after = trainer.model.parameters()",
         '    return {**report, **{f"change of {n}": after[n] - start[n] for n in start}}',

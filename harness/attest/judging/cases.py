@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import math
 import re
-from dataclasses import dataclass, fields, replace
+from dataclasses import Field, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -23,6 +23,10 @@ OFFSET = 20.0
 _kinds: dict[str, type[Case]] = {}
 
 
+# A line leaves out such a field while it has its default: it is not drawn, and most cases keep it.
+UNSAID = {"unsaid": True}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Case:
     """Base of every case: fields are numbers and words only, so that a line holds all of it."""
@@ -33,14 +37,18 @@ class Case:
     regime: str = "unit"
     dtype: str = "float32"
     seed: int = 0
+    smallest: int = field(default=1, metadata=UNSAID)  # of any batch or length that is made from this case
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         _kinds[cls.kind] = cls
 
     def __str__(self) -> str:
-        body = " ".join(f"{f.name}={getattr(self, f.name)}" for f in fields(self))
+        body = " ".join(f"{f.name}={getattr(self, f.name)}" for f in fields(self) if self._says(f))
         return f"{self.kind}[{body}]"
+
+    def _says(self, field: Field[Any]) -> bool:
+        return not field.metadata.get("unsaid") or getattr(self, field.name) != field.default
 
     def but(self, **changes: Any) -> Self:
         """A copy with some fields changed."""
@@ -58,6 +66,8 @@ class Case:
         if self.dtype not in impl.dtypes or impl.policy.one_config:
             changes["dtype"] = impl.dtypes[0]
         smallest = impl.policy.min_size
+        if smallest != self.smallest:
+            changes["smallest"] = smallest
         changes |= {n: smallest for n in self.lengths if 0 < getattr(self, n) < smallest}
         return self.but(**changes) if changes else self
 

@@ -5,6 +5,8 @@
     def masked_keys_are_inert(impl, case): ...
 
 A property takes the implementation behind the boundary and what was drawn. Without `given` it runs once.
+One that asks about a whole model and draws no case of it takes the `architecture` too; the encoder-decoder is
+the one it gets, unless `attest.judging.asking` puts it to another.
 One marked `stateful` returns the class of a Hypothesis state machine, which is then explored.
 """
 
@@ -12,10 +14,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from inspect import signature
 from typing import Any
 
 from attest.boundary import JudgedImplementation
+from attest.contract import ENCODER_DECODER
+from attest.judging.asking import resolve
 from attest.judging.evidence import current
 from attest.milestone_registry import load_parts
 from attest.outcomes import Violation
@@ -39,6 +44,7 @@ class Property:
     replay: str = ""  # the property that runs a case of the machine again
     costly: bool = False
     first: bool = False
+    fixed: Mapping[str, Any] = field(default_factory=dict)  # keywords that are not drawn: the architecture
 
     def examples(self, profile: str) -> int:
         """How many cases are drawn in a profile; 1 where nothing is drawn."""
@@ -98,6 +104,7 @@ def verifies(
     def register(check: Callable[..., None]) -> Callable[..., None]:
         strategies = getattr(check, "strategies", {})
         steps, replay = getattr(check, "steps", 0), getattr(check, "replay", "")
+        fixed = {"architecture": ENCODER_DECODER} if "architecture" in signature(check).parameters else {}
         for id in criteria:
             found = Property(
                 criterion=id,
@@ -112,16 +119,23 @@ def verifies(
                 replay=replay,
                 costly=costly,
                 first=first,
+                fixed=fixed,
             )
-            _registry.setdefault(id, []).append(found)
+            register_property(found)
         return check
 
     return register
 
 
+def register_property(property: Property) -> None:
+    """One more property of its criterion."""
+    _registry.setdefault(property.criterion, []).append(property)
+
+
 def load_properties() -> Mapping[str, list[Property]]:
     """Every property by criterion id, of the milestones of this package and of plugins."""
     load_parts("properties")
+    resolve(_registry, register_property)
     return _registry
 
 
@@ -149,7 +163,7 @@ def _run(
         _explore(property, impl, profile, seed)
     elif not property.strategies:
         current().begin("", ())
-        property.check(impl)
+        property.check(impl, **property.fixed)
     elif witness is not None:
         _example(property, impl, parse_drawn(witness))
     else:
@@ -176,7 +190,7 @@ def _explore(property: Property, impl: JudgedImplementation, profile: str, seed:
     import hypothesis
     from hypothesis.stateful import run_state_machine_as_test
 
-    machine: Any = property.check(impl)  # type: ignore[func-returns-value]
+    machine: Any = property.check(impl, **property.fixed)  # type: ignore[func-returns-value]
     hypothesis.seed(seed)(machine)
 
     def explore() -> None:
@@ -215,7 +229,7 @@ def _example(property: Property, impl: JudgedImplementation, drawn: Mapping[str,
     fitted = {k: v.fitted(impl) if hasattr(v, "fitted") else v for k, v in drawn.items()}
     regimes = tuple(r for v in fitted.values() for r in getattr(v, "regimes", ()))
     current().begin(print_drawn(fitted), regimes)
-    property.check(impl, **fitted)
+    property.check(impl, **fitted, **property.fixed)
 
 
 def print_drawn(drawn: Mapping[str, Any]) -> str:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
+from attest.contract import ENCODER_DECODER, Architecture
 from attest.reference.component import ReferenceComponent
 from attest.reference.decoding.cache import State
 from attest.reference.decoding.sampling import log_normalised
@@ -21,7 +22,7 @@ from attest.reference.validation import check_size
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """Tokens after BOS, their summed log-probability, and the row of the batch they belong to."""
+    """Tokens written, their summed log-probability, and the row of the batch they belong to."""
 
     row: int
     tokens: tuple[int, ...] = ()
@@ -34,18 +35,26 @@ class Hypothesis:
 class ReferenceGenerator(ReferenceComponent):
     """The contract's Generator. Always in evaluation mode, whatever the component's mode is."""
 
-    def __call__(self, *, source: Array, max_len: int, **settings: Any) -> dict[str, Array]:  # type: ignore[override]
+    architecture: ClassVar[Architecture] = ENCODER_DECODER
+
+    def __call__(self, *, max_len: int, **settings: Any) -> dict[str, Array]:  # type: ignore[override]
+        name = self.architecture.prompt_keyword
+        prompt = settings.pop(name)
         chosen = {**self.defaults(), **settings}
         self.check_settings(max_len, **chosen)
-        source = self.left_aligned(self.accept({"source": source})["source"])
+        prompt = self.aligned(self.accept({name: prompt})[name])
         with np.errstate(all="ignore"):
-            results = self.search(source, max_len, chosen)
+            results = self.search(prompt, max_len, chosen)
         return self.packed(results, chosen)
 
-    def left_aligned(self, source: Array) -> Array:
+    def aligned(self, prompt: Array) -> Array:
+        """Padding where the model wants it: behind a prompt that is read apart, before one it continues."""
+        return prompt if self.architecture.starts_from_rows else self.left_aligned(prompt)
+
+    def left_aligned(self, prompt: Array) -> Array:
         """Padding before a sequence goes behind it: positions count from the first real token."""
-        leading = (source != self.config.pad_id).argmax(axis=1)
-        return np.stack([np.roll(row, -int(by)) for row, by in zip(source, leading)])
+        leading = (prompt != self.config.pad_id).argmax(axis=1)
+        return np.stack([np.roll(row, -int(by)) for row, by in zip(prompt, leading)])
 
     def defaults(self) -> dict[str, Any]:
         return {
@@ -94,12 +103,12 @@ class ReferenceGenerator(ReferenceComponent):
         check_size("width", width)
 
     def search(
-        self, source: Array, max_len: int, chosen: dict[str, Any]
+        self, prompt: Array, max_len: int, chosen: dict[str, Any]
     ) -> list[list[tuple[Hypothesis, float]]]:
         """For each row of the batch its results with their scores, best first."""
         if chosen["method"] == "beam":
-            return self.beam(source, max_len, chosen["width"], chosen["num_results"], chosen["alpha"])
-        ended = self.walk(source, max_len, chosen)
+            return self.beam(prompt, max_len, chosen["width"], chosen["num_results"], chosen["alpha"])
+        ended = self.walk(prompt, max_len, chosen)
         return [[(hypothesis, hypothesis.log_probability)] for hypothesis in ended]
 
     def packed(
@@ -116,11 +125,14 @@ class ReferenceGenerator(ReferenceComponent):
                 scores[b, i] = score
         return {"tokens": tokens, "scores": scores}
 
-    def begin(self, source: Array) -> tuple[Array, State]:
-        """Logits (B, V) after BOS, and the state."""
+    def begin(self, prompt: Array) -> tuple[Array, State]:
+        """Logits (B, V) after what is read first, and the state."""
         p = self.scope()
-        bos = np.full((len(source), 1), self.config.bos_id, dtype=np.int64)
-        return self.advance(self.parts.cache.start(source, p), bos, p)
+        return self.advance(self.start(prompt, p), self.architecture.opening(prompt, self.config), p)
+
+    def start(self, prompt: Array, p: Scope) -> State:
+        """The state before anything is read of the stream that is written."""
+        return self.parts.cache.start(prompt, p)
 
     def advance(self, state: State, tokens: Array, p: Scope | None = None) -> tuple[Array, State]:
         """Logits (R, V) of what may follow these tokens (R, 1)."""
@@ -133,12 +145,12 @@ class ReferenceGenerator(ReferenceComponent):
     def ends(self, token: int) -> bool:
         return token == self.config.eos_id
 
-    def walk(self, source: Array, max_len: int, chosen: dict[str, Any]) -> list[Hypothesis]:
+    def walk(self, prompt: Array, max_len: int, chosen: dict[str, Any]) -> list[Hypothesis]:
         """One hypothesis per row, each ending on its own: greedy, or drawn."""
-        draws = [np.random.default_rng([chosen["seed"], row]) for row in range(len(source))]
+        draws = [np.random.default_rng([chosen["seed"], row]) for row in range(len(prompt))]
         ended: dict[int, Hypothesis] = {}
-        live = [Hypothesis(row) for row in range(len(source))]
-        logits, state = self.begin(source)
+        live = [Hypothesis(row) for row in range(len(prompt))]
+        logits, state = self.begin(prompt)
         for _ in range(max_len):
             logs = log_normalised(logits)
             tokens = self.choose(logits, live, draws, chosen)
@@ -150,7 +162,7 @@ class ReferenceGenerator(ReferenceComponent):
             live = [live[i] for i in going]
             if len(live[0].tokens) < max_len:
                 logits, state = self.advance_chosen(state, going, live)
-        return [ended[row] for row in range(len(source))]
+        return [ended[row] for row in range(len(prompt))]
 
     def still_going(self, live: list[Hypothesis]) -> list[int]:
         """The places of the hypotheses that have not ended."""
@@ -176,12 +188,12 @@ class ReferenceGenerator(ReferenceComponent):
         return [int(draws[h.row].choice(p.shape[-1], p=p[i])) for i, h in enumerate(live)]
 
     def beam(
-        self, source: Array, max_len: int, width: int, num_results: int, alpha: float
+        self, prompt: Array, max_len: int, width: int, num_results: int, alpha: float
     ) -> list[list[tuple[Hypothesis, float]]]:
         """All rows of the batch advance together; a row that is done leaves."""
-        finished: list[list[Hypothesis]] = [[] for _ in source]
-        live = [Hypothesis(row) for row in range(len(source))]
-        logits, state = self.begin(source)
+        finished: list[list[Hypothesis]] = [[] for _ in prompt]
+        live = [Hypothesis(row) for row in range(len(prompt))]
+        logits, state = self.begin(prompt)
         for length in range(1, max_len + 1):
             ended, live, parents = self.extend(live, log_normalised(logits), width)
             for hypothesis in ended:

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attest.contract import Arrays, Config
+from attest.contract import ENCODER_DECODER, Architecture, Arrays, Config
 from attest.outcomes import Expected
 from attest.reference.assembly import Parts
+from attest.reference.component import ReferenceComponent
 from attest.reference.oracle import EPSILON, GRADIENT_FACTOR, NOISE_FACTOR
 from attest.reference.tape import Array
 from attest.reference.trainer import ReferenceTrainer
 from attest.reference.training.optimisation import Moments
-from attest.reference.transformer import ReferenceTransformer
 
 # Adam's direction m / sqrt(v) is at most 1.70 in size: by the inequality of Cauchy and Schwarz its square
 # is at most the sum of a_i^2 / b_i over the steps, a and b being the weights of the two means (beta 0.9 and
@@ -45,18 +45,17 @@ class ExpectedStep:
 class Shadow:
     """The optimiser's state of a run without dropout; call it before each step of the trainer."""
 
-    def __init__(self, config: Config) -> None:
-        self.config, self.eps = config, EPSILON[config.dtype]
+    def __init__(self, config: Config, architecture: Architecture = ENCODER_DECODER) -> None:
+        self.config, self.eps, self.architecture = config, EPSILON[config.dtype], architecture
         self.parts = Parts(_exact(config))
         self.moments = Moments()
         self.uncertain: dict[str, float] = {}
 
     def __call__(self, parameters: Arrays, batches: Sequence[Arrays]) -> ExpectedStep:
         """One update from these batches together, starting from these parameters."""
-        loss, found = _loss_and_gradients(self.config, parameters, batches)
+        loss, found = self._loss_and_gradients(parameters, batches)
         moved = [
-            _loss_and_gradients(self.config, _disturbed(parameters, 4 * self.eps, seed), batches)
-            for seed in (0, 1)
+            self._loss_and_gradients(_disturbed(parameters, 4 * self.eps, seed), batches) for seed in (0, 1)
         ]
         norm = self.parts.clipping.global_norm(found)
         rate = self.parts.schedule(self.moments.steps + 1)
@@ -66,6 +65,33 @@ class Shadow:
             rate,
             self._updated(parameters, found, [m[1] for m in moved], rate),
         )
+
+    def gradient_norm(self, parameters: Arrays, batch: Arrays) -> float:
+        """The length of the gradient at these parameters, without dropout."""
+        return self.parts.clipping.global_norm(self._loss_and_gradients(parameters, [batch])[1])
+
+    def evaluation_loss(self, parameters: Arrays, batches: Sequence[Arrays]) -> Expected:
+        """Loss per token over all batches, without smoothing and dropout."""
+        losses = [
+            self._trainer(near).evaluate(batches)["loss"]
+            for near in (parameters, *(_disturbed(parameters, 4 * self.eps, seed) for seed in (0, 1)))
+        ]
+        return self._near(losses[0], losses[1:])
+
+    def _trainer(self, parameters: Arrays) -> ReferenceTrainer:
+        wide = _exact(self.config)
+        model = ReferenceComponent(Parts(wide), self.architecture.operation, wide)
+        model.load(parameters)
+        return ReferenceTrainer(model, wide, self.architecture)
+
+    def _loss_and_gradients(
+        self, parameters: Arrays, batches: Sequence[Arrays]
+    ) -> tuple[float, dict[str, Array]]:
+        trainer = self._trainer(parameters)
+        parts = [trainer.loss_and_gradients(batch) for batch in batches]
+        weights = trainer.batch_weights([tokens for _, tokens, _ in parts])
+        loss = sum(w * part[0] for w, part in zip(weights, parts))
+        return float(loss), trainer.weighted_sum(weights, [part[2] for part in parts])
 
     def _near(self, value: float, moved: Sequence[float]) -> Expected:
         noise = max(abs(m - value) for m in moved)
@@ -90,40 +116,8 @@ class Shadow:
         return expected
 
 
-def gradient_norm(config: Config, parameters: Arrays, batch: Arrays) -> float:
-    """The length of the gradient at these parameters, without dropout."""
-    return Parts(config).clipping.global_norm(_loss_and_gradients(config, parameters, [batch])[1])
-
-
-def evaluation_loss(config: Config, parameters: Arrays, batches: Sequence[Arrays]) -> Expected:
-    """Loss per token over all batches, without smoothing and dropout."""
-    shadow = Shadow(config.but(label_smoothing=0.0))
-    losses = [
-        _trainer(config, near).evaluate(batches)["loss"]
-        for near in (parameters, *(_disturbed(parameters, 4 * shadow.eps, seed) for seed in (0, 1)))
-    ]
-    return shadow._near(losses[0], losses[1:])
-
-
 def _exact(config: Config) -> Config:
     return config.but(dtype="float64", dropout=0.0, device="cpu")
-
-
-def _trainer(config: Config, parameters: Arrays) -> ReferenceTrainer:
-    wide = _exact(config)
-    model = ReferenceTransformer(Parts(wide), "transformer", wide)
-    model.load(parameters)
-    return ReferenceTrainer(model, wide)
-
-
-def _loss_and_gradients(
-    config: Config, parameters: Arrays, batches: Sequence[Arrays]
-) -> tuple[float, dict[str, Array]]:
-    trainer = _trainer(config, parameters)
-    parts = [trainer.loss_and_gradients(batch) for batch in batches]
-    weights = trainer.batch_weights([tokens for _, tokens, _ in parts])
-    loss = sum(w * part[0] for w, part in zip(weights, parts))
-    return float(loss), trainer.weighted_sum(weights, [part[2] for part in parts])
 
 
 def _disturbed(parameters: Arrays, size: float, seed: int) -> dict[str, Array]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attest.contract import Arrays, Config
+from attest.contract import ENCODER_DECODER, Architecture, Arrays, Config
 from attest.reference.decoding.sampling import log_normalised
 from attest.reference.oracle import EPSILON, expected
 from attest.reference.tape import Array
@@ -33,30 +33,40 @@ class Reading:
 class Teacher:
     """One model, asked about given tokens."""
 
-    def __init__(self, config: Config, parameters: Arrays, factor: float = 1.0) -> None:
-        self.config, self.factor = config, factor  # factor: how far the bounds are widened
-        bias = np.array(parameters["projection.bias"], dtype=np.float64)
+    def __init__(
+        self,
+        config: Config,
+        parameters: Arrays,
+        factor: float = 1.0,  # how far the bounds are widened
+        architecture: Architecture = ENCODER_DECODER,
+    ) -> None:
+        self.config, self.factor, self.architecture = config, factor, architecture
+        name = f"{architecture.projection}.bias"
+        bias = np.array(parameters[name], dtype=np.float64)
         self.lowered = np.where(bias <= SUPPRESSED / 2, bias, 0.0)
         # Without the large negative entries, or they alone would set the scale of every bound.
-        self.parameters = {**parameters, "projection.bias": bias - self.lowered}
+        self.parameters = {**parameters, name: bias - self.lowered}
 
-    def logits(self, source: Array, target: Array) -> tuple[Array, Array]:
-        """(R, T, V) and the bound of each row (R, T), for decoder inputs that begin with BOS."""
-        wanted = expected("transformer", self.config, self.parameters, {"source": source, "target": target})
-        logits = wanted["logits"]
-        return logits.value + self.lowered, self.factor * logits.bound[..., 0]
+    def logits(self, prompt: Array, hypotheses: Sequence[Tokens]) -> tuple[Array, Array]:
+        """(R, n, V) and the bound of each row (R, n): what each token of the longest is chosen from."""
+        inputs, first = self.inputs(prompt, hypotheses)
+        wanted = expected(self.architecture.operation, self.config, self.parameters, inputs)["logits"]
+        return wanted.value[:, first:] + self.lowered, self.factor * wanted.bound[:, first:, 0]
 
-    def inputs(self, hypotheses: Sequence[Tokens]) -> Array:
-        """(R, T): BOS and all but the last token of each, padded on the right."""
-        c = self.config
-        fed = np.full((len(hypotheses), max(map(len, hypotheses))), c.pad_id, dtype=np.int64)
+    def inputs(self, prompt: Array, hypotheses: Sequence[Tokens]) -> tuple[dict[str, Array], int]:
+        """The streams with all but the last token of each hypothesis, padded on the right.
+
+        And the place of the logits from which the first token is chosen.
+        """
+        longest = max(map(len, hypotheses))
+        fed = np.full((len(hypotheses), longest - 1), self.config.pad_id, dtype=np.int64)
         for row, tokens in zip(fed, hypotheses):
-            row[: len(tokens)] = (c.bos_id, *tokens[:-1])
-        return fed
+            row[: len(tokens) - 1] = tokens[:-1]
+        return self.architecture.continued(prompt, fed, self.config)
 
-    def read(self, source: Array, hypotheses: Sequence[Tokens]) -> list[Reading]:
-        """One reading per hypothesis and row of the source (R, S)."""
-        logits, bounds = self.logits(source, self.inputs(hypotheses))
+    def read(self, prompt: Array, hypotheses: Sequence[Tokens]) -> list[Reading]:
+        """One reading per hypothesis and row of the prompt (R, P)."""
+        logits, bounds = self.logits(prompt, hypotheses)
         return [
             self.reading(tokens, logits[row, : len(tokens)], bounds[row, : len(tokens)])
             for row, tokens in enumerate(hypotheses)

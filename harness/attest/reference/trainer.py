@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from attest.contract import Arrays, Config, float_dtype
+from attest.contract import ENCODER_DECODER, Architecture, Arrays, Config, float_dtype
+from attest.contract.architectures import SHIFTED
 from attest.contract.parameters import shapes
 from attest.reference.assembly import Parts
 from attest.reference.component import ReferenceComponent
 from attest.reference.initial import initial_parameters
 from attest.reference.tape import Array, gradients, leaf
 from attest.reference.training.optimisation import Moments
-from attest.reference.transformer import ReferenceTransformer
 from attest.reference.validation import check_size
 
 FILE = "reference.npz"
@@ -42,17 +42,18 @@ class ReferenceClipping(ReferenceComponent):
 
 
 class ReferenceOptimizer:
-    """Adam over any set of named arrays; the transformer's until others are loaded."""
+    """Adam over any set of named arrays; those of the architecture's model until others are loaded."""
 
-    def __init__(self, parts: Parts, config: Config) -> None:
+    def __init__(self, parts: Parts, config: Config, architecture: Architecture = ENCODER_DECODER) -> None:
         self.parts, self.dtype = parts, float_dtype(config.dtype)
+        self.model = architecture.operation
         self.values: dict[str, Array] = {}
         self.moments = Moments()
         self._config: Config | None = config
 
     def parameters(self) -> dict[str, Array]:
         if self._config is not None:
-            self.load(initial_parameters("transformer", self._config, shapes("transformer", self._config)))
+            self.load(initial_parameters(self.model, self._config, shapes(self.model, self._config)))
         return {name: value.copy() for name, value in self.values.items()}
 
     def load(self, parameters: Arrays) -> None:
@@ -69,8 +70,11 @@ class ReferenceOptimizer:
 class ReferenceTrainer:
     """Model, Adam, schedule and clipping. Each method is one thing that a training loop gets wrong."""
 
-    def __init__(self, model: ReferenceTransformer, config: Config) -> None:
+    def __init__(
+        self, model: ReferenceComponent, config: Config, architecture: Architecture = ENCODER_DECODER
+    ) -> None:
         self.model, self.config, self.parts = model, config, model.parts
+        self.architecture = architecture
         self.moments = Moments()
         self.steps = 0  # updates made: the schedule's place
         self.seed, self.draws = config.seed, 0  # noisy passes made: the random state
@@ -100,17 +104,21 @@ class ReferenceTrainer:
         inputs, labels = self.inputs_and_labels(batch)
         p = self.model.scope(gradient=True)
         with np.errstate(all="ignore"):
-            logits = self.noisily(lambda: self.model.outputs("transformer", p, inputs))["logits"]
+            logits = self.noisily(lambda: self.model.outputs(self.model.operation, p, inputs))["logits"]
             loss = self.parts.loss(logits, labels, self.config.label_smoothing)
             found = gradients([(loss, np.ones(()))], list(p.values.values()))
         return float(loss.value), int(self.parts.loss.counted(labels).sum()), dict(zip(p.values, found))
 
     def inputs_and_labels(self, batch: Arrays) -> tuple[dict[str, Array], Array]:
         """What the model reads and what it is asked for."""
-        target = np.asarray(batch["target"])
-        self.model.check_ids("target", target, self.config.target_vocab)
-        read, labels = self.parts.shift(target)
-        return self.model.accept({"source": batch["source"], "target": read}), labels
+        streams = {name: np.asarray(batch[name]) for name in self.architecture.streams}
+        if self.architecture.labels != SHIFTED:
+            return self.model.accept(streams), np.asarray(batch["labels"])
+        written = self.architecture.written
+        ids = streams[written]
+        self.model.check_ids(written, ids, self.architecture.vocabulary(written, self.config))
+        read, labels = self.parts.shift(ids)
+        return self.model.accept({**streams, written: read}), labels
 
     def noisily(self, run: Callable[[], Any]) -> Any:
         """In training mode, with noise of its own for every pass; afterwards the mode is as before."""
@@ -165,7 +173,7 @@ class ReferenceTrainer:
         """Mean loss and counted tokens of one batch."""
         inputs, labels = self.inputs_and_labels(batch)
         with np.errstate(all="ignore"):
-            logits = self.model.outputs("transformer", self.model.scope(), inputs)["logits"]
+            logits = self.model.outputs(self.model.operation, self.model.scope(), inputs)["logits"]
             loss = self.parts.loss(leaf(logits.value), labels, self.evaluation_smoothing())
         return float(loss.value), int(self.parts.loss.counted(labels).sum())
 

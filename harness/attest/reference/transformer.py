@@ -2,17 +2,44 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
+from attest.contract import ENCODER_DECODER, Architecture
 from attest.reference.component import ReferenceComponent
 from attest.reference.decoding.cache import State
 from attest.reference.tape import Array
 
 
-class ReferenceTransformer(ReferenceComponent):
+class ReferenceModel(ReferenceComponent):
+    """A model of some architecture that is decoded step by step; how a state starts is its own."""
+
+    architecture: ClassVar[Architecture]
+
+    def step(self, state: State, tokens: Array) -> tuple[Array, State]:
+        written = self.architecture.written
+        given = self.accept({written: tokens})[written]
+        if len(given) != len(state.tokens):
+            raise ValueError(
+                f"tokens={given.shape} must have {len(state.tokens)} rows; one per row of the state"
+            )
+        with np.errstate(all="ignore"):
+            logits, grown = self.parts.cache.step(state, given, self.scope())
+        return np.array(logits.value, dtype=self.dtype), grown
+
+    def reorder(self, state: State, rows: Array) -> State:
+        rows = np.asarray(rows)
+        held = len(state.tokens)
+        if rows.ndim != 1 or ((rows < 0) | (rows >= held)).any():
+            raise ValueError(f"rows={rows.tolist()} must be row numbers below {held}; give one axis of them")
+        return self.parts.cache.reorder(state, rows)
+
+
+class ReferenceTransformer(ReferenceModel):
     """The contract's Transformer."""
+
+    architecture = ENCODER_DECODER
 
     def encode(self, *, source: Array) -> dict[str, Array]:
         return self.part("encode", source=source)
@@ -29,20 +56,3 @@ class ReferenceTransformer(ReferenceComponent):
         given = self.accept({"source": source})
         with np.errstate(all="ignore"):
             return self.parts.cache.start(given["source"], self.scope())
-
-    def step(self, state: State, tokens: Array) -> tuple[Array, State]:
-        given = self.accept({"target": tokens})
-        if len(given["target"]) != len(state.tokens):
-            raise ValueError(
-                f"tokens={given['target'].shape} must have {len(state.tokens)} rows; one per row of the state"
-            )
-        with np.errstate(all="ignore"):
-            logits, grown = self.parts.cache.step(state, given["target"], self.scope())
-        return np.array(logits.value, dtype=self.dtype), grown
-
-    def reorder(self, state: State, rows: Array) -> State:
-        rows = np.asarray(rows)
-        held = len(state.tokens)
-        if rows.ndim != 1 or ((rows < 0) | (rows >= held)).any():
-            raise ValueError(f"rows={rows.tolist()} must be row numbers below {held}; give one axis of them")
-        return self.parts.cache.reorder(state, rows)

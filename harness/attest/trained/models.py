@@ -1,4 +1,9 @@
-"""A trained model on disk that any implementation can read: canonical parameters, config and task."""
+"""A trained model on disk that any implementation can read: canonical parameters, config and task.
+
+A directory holds `parameters.npz` and `model.json`; the second is written last, so that whoever finds it
+finds a whole model. `history` says how the training went, `error` why there is no model; files from before
+they existed lack both and are read as well.
+"""
 
 from __future__ import annotations
 
@@ -6,63 +11,115 @@ import json
 import math
 import os
 import zipfile
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
-from attest.contract import Array, Arrays, Config
+from attest.contract import ENCODER_DECODER, Architecture, Array, Config
+from attest.contract.architectures import architecture_named
 from attest.registry import printable, sentence
 from attest.trained.tasks import Task
 
 PARAMETERS, ABOUT = "parameters.npz", "model.json"
+FORMAT = 1
 MOST_TEXT, MOST_BYTES = 2**20, 2**32  # a description of a model; its parameters, packed or unpacked
+Read = TypeVar("Read")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SavedModel:
-    """What `attest generate` needs: who trained it, on what, its config and its parameters."""
+    """Who trained it, on what, its config and its parameters."""
 
     implementation: str
     task: str
     config: Config
     parameters: dict[str, Array]
+    architecture: Architecture = ENCODER_DECODER
+    history: dict[str, Any] = field(default_factory=dict)  # numbers, words and lists of them
+
+    def write(self, directory: Path) -> None:
+        """Two files beside the implementation's own checkpoint; nothing is pickled."""
+        directory.mkdir(parents=True, exist_ok=True)
+        part = directory / f"{PARAMETERS}.part"
+        with part.open("wb") as file:
+            np.savez(file, **self.parameters)  # type: ignore[arg-type]
+        os.replace(part, directory / PARAMETERS)
+        described = {name: getattr(self, name) for name in ("implementation", "task", "history")}
+        described |= {"architecture": self.architecture.name, "config": asdict(self.config)}
+        _describe(directory, described)
 
 
-def write_model(directory: Path, implementation: str, task: str, config: Config, parameters: Arrays) -> None:
-    """Two files beside the implementation's own checkpoint; nothing is pickled."""
+def write_failure(directory: Path, error: str) -> None:
+    """In place of a model: why there is none."""
     directory.mkdir(parents=True, exist_ok=True)
-    part = directory / f"{PARAMETERS}.part"
-    with part.open("wb") as file:
-        np.savez(file, **dict(parameters))  # type: ignore[arg-type]
-    os.replace(part, directory / PARAMETERS)
-    about = {"format": 1, "implementation": implementation, "task": task, "config": asdict(config)}
-    part = directory / f"{ABOUT}.part"
-    part.write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
-    os.replace(part, directory / ABOUT)
+    _describe(directory, {"error": error})
+
+
+def is_written(directory: Path) -> bool:
+    """Whether there is a whole model, or the reason why there is none."""
+    return (directory / ABOUT).exists()
+
+
+def failure_of(directory: Path) -> str:
+    """Why there is no model; empty where there is one."""
+    return str(_described(directory).get("error", ""))
 
 
 def read_model(directory: Path) -> SavedModel:
-    """The inverse; ValueError where the directory holds no model. Whoever wrote it, nothing of it is run."""
-    shown = printable(str(directory))
-    try:
-        return _read(directory)
-    except FileNotFoundError as error:
-        missing = Path(str(error.filename)).name
-        raise ValueError(f"directory={shown!r} holds no {missing}; write one with `attest train`") from None
-    except (Exception, MemoryError) as error:  # zip, header and JSON of a stranger fail in many ways
-        raise ValueError(f"directory={shown!r} cannot be read ({sentence(error)}); train again") from None
+    """The inverse of `write`; ValueError where the directory holds no model. Nothing in it is run as code."""
+    about = _described(directory)
+    if "error" in about:
+        shown = printable(str(directory))
+        raise ValueError(f"directory={shown!r} holds no model ({printable(about['error'])}); train again")
+    return _explained(directory, lambda: _model(directory, about))
 
 
-def _read(directory: Path) -> SavedModel:
-    about = json.loads(_bounded(directory / ABOUT, MOST_TEXT).read_text(encoding="utf-8"))
-    if not isinstance(about, dict) or not isinstance(about.get("config"), dict):
-        raise ValueError(f"{ABOUT} is no description of a model")
+def _model(directory: Path, about: dict[str, Any]) -> SavedModel:
     name, task = about.get("implementation"), about.get("task")
     if not isinstance(name, str) or not isinstance(task, str):
         raise ValueError(f"{ABOUT} names no implementation and task")
-    return SavedModel(name, Task(task).name, _config(about["config"]), _parameters(directory / PARAMETERS))
+    history = about.get("history", {})
+    if not isinstance(about.get("config"), dict) or not isinstance(history, dict):
+        raise ValueError(f"{ABOUT} is not the description of a model")
+    return SavedModel(
+        implementation=name,
+        task=Task(task).name,
+        config=_config(about["config"]),
+        parameters=_parameters(directory / PARAMETERS),
+        architecture=architecture_named(about.get("architecture", ENCODER_DECODER.name)),
+        history=history,
+    )
+
+
+def _explained(directory: Path, read: Callable[[], Read]) -> Read:
+    """What was read; one sentence where a file is absent or damaged, whoever wrote it."""
+    shown = printable(str(directory))
+    try:
+        return read()
+    except FileNotFoundError as error:
+        missing = Path(str(error.filename)).name
+        raise ValueError(f"directory={shown!r} holds no {missing}; write one with `attest train`") from None
+    except (Exception, MemoryError) as error:  # a damaged zip, header or JSON fails in many ways
+        raise ValueError(f"directory={shown!r} cannot be read ({sentence(error)}); train again") from None
+
+
+def _describe(directory: Path, about: dict[str, Any]) -> None:
+    part = directory / f"{ABOUT}.part"
+    part.write_text(json.dumps({"format": FORMAT, **about}, indent=1) + "\n", encoding="utf-8")
+    os.replace(part, directory / ABOUT)
+
+
+def _described(directory: Path) -> dict[str, Any]:
+    def read() -> dict[str, Any]:
+        about = json.loads(_bounded(directory / ABOUT, MOST_TEXT).read_text(encoding="utf-8"))
+        if not isinstance(about, dict) or about.get("format") != FORMAT:
+            raise ValueError(f"{ABOUT} is not of format {FORMAT}")
+        return about
+
+    return _explained(directory, read)
 
 
 def _parameters(path: Path) -> dict[str, Array]:
@@ -83,7 +140,7 @@ def _config(given: dict[str, Any]) -> Config:
     options = values.pop("options", [])
     if not isinstance(options, list) or not all(_is_pair(pair) for pair in options):
         raise ValueError(f"config.options={options!r} is no list of pairs of words")
-    defaults = {field.name: field.default for field in fields(Config)}
+    defaults = {f.name: f.default for f in fields(Config)}
     for name, value in values.items():
         if name not in defaults or not _same_kind(value, defaults[name]):
             raise ValueError(f"config.{name}={value!r} is no value of a config")

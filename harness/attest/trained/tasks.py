@@ -1,6 +1,6 @@
 """The data the harness owns: copy, reversal and sort of short sequences.
 
-Shapes: source (B, 8), target (B, 10) = BOS ... EOS, both padded on the right to one width.
+Shapes: questions (B, 8), answers (B, 10) = BOS ... EOS, both padded on the right to one width.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attest.contract import Array, Config
+from attest.contract import ENCODER_DECODER, Architecture, Array, Config
 
 PAD, BOS, EOS = 0, 1, 2
 SYMBOLS = 10
@@ -55,13 +55,19 @@ def split_of(ids: Sequence[int]) -> str:
 
 @dataclass(frozen=True)
 class Task:
-    """What the answer to a sequence is, and batches of pairs."""
+    """What the answer to a sequence is, and batches of pairs for models of an architecture."""
 
     name: str
+    architecture: Architecture = ENCODER_DECODER
 
     def __post_init__(self) -> None:
         if self.name not in RULES:
             raise ValueError(f"task={self.name!r} is unknown; choose one of {', '.join(RULES)}")
+        if self.architecture.starts_from_rows:
+            raise ValueError(
+                f"architecture={self.architecture} has no stream for the questions of task={self.name!r}; "
+                "choose one whose prompt is read apart"
+            )
 
     def answer(self, ids: Sequence[int]) -> Ids:
         """What the decoder should write, without BOS and EOS."""
@@ -83,14 +89,14 @@ class Task:
         raise AssertionError
 
     def batch(self, sequences: Sequence[Sequence[int]]) -> Batch:
-        """Sources and targets as arrays of the full width."""
-        source = np.full((len(sequences), LONGEST), PAD, np.int64)
-        target = np.full((len(sequences), LONGEST + 2), PAD, np.int64)
+        """Questions and answers as arrays of the full width."""
+        questions = np.full((len(sequences), LONGEST), PAD, np.int64)
+        answers = np.full((len(sequences), LONGEST + 2), PAD, np.int64)
         for row, ids in enumerate(sequences):
             written = (BOS, *self.answer(ids), EOS)
-            source[row, : len(ids)] = ids
-            target[row, : len(written)] = written
-        return {"source": source, "target": target}
+            questions[row, : len(ids)] = ids
+            answers[row, : len(written)] = written
+        return self.architecture.reading(questions, answers)
 
 
 def _sequences(split: str, seed: int) -> Iterator[Ids]:

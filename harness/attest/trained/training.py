@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import fcntl
-import json
-import os
 import tempfile
 import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +16,9 @@ import numpy as np
 
 from attest.boundary import JudgedImplementation
 from attest.boundary.training import JudgedTrainer, finite_number
-from attest.contract import Array, Config
+from attest.contract import Architecture, Array, Config
 from attest.outcomes import Timeout, Violation
+from attest.trained.models import SavedModel, failure_of, is_written, read_model, write_failure
 from attest.trained.tasks import EOS, PAD, TRAINING, Batch, Task
 
 STEPS = 1000
@@ -49,6 +48,7 @@ def shared_directory() -> Path:
 class Trained:
     """A trained model as canonical parameters, and how its training went."""
 
+    architecture: Architecture
     config: Config
     parameters: dict[str, Array]
     losses: list[tuple[int, float, float]]  # step, loss, rate
@@ -59,21 +59,27 @@ class Trained:
     seconds: float
 
 
-def trained(impl: JudgedImplementation, task: str) -> Trained:
+HISTORY = tuple(f.name for f in fields(Trained) if f.name not in ("architecture", "config", "parameters"))
+
+
+def trained(impl: JudgedImplementation, task: Task) -> Trained:
     """The model this run has trained on the task; trained now by whoever asks first.
 
     A training that failed is shared too: whoever asks next meets the same Violation at once.
     """
-    path = shared_directory() / f"{_key(impl)}-{task}.npz"
-    with _locked(path.with_suffix(".lock")):
-        if not path.exists():
-            _attempt(impl, task, path)
-    return _read(path)
+    directory = shared_directory() / _key(impl, task)
+    with _locked(shared_directory() / f"{_key(impl, task)}.lock"):
+        if not is_written(directory):
+            _attempt(impl, task, directory)
+    if failure := failure_of(directory):
+        raise Violation(failure)
+    return recalled(read_model(directory))
 
 
-def _key(impl: JudgedImplementation) -> str:
+def _key(impl: JudgedImplementation, task: Task) -> str:
     options = zlib.crc32(repr(impl.options).encode())
-    return f"{impl.name}-{impl.dtypes[0]}-{impl.device.replace(':', '')}-{options:08x}"
+    where = impl.device.replace(":", "")
+    return f"{impl.name}-{impl.dtypes[0]}-{where}-{options:08x}-{task.architecture}-{task.name}"
 
 
 @contextmanager
@@ -85,46 +91,40 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _attempt(impl: JudgedImplementation, task: str, path: Path) -> None:
+def _attempt(impl: JudgedImplementation, task: Task, directory: Path) -> None:
     try:
-        _write(path, train(impl, task), "")
+        saved(impl.name, task, train(impl, task)).write(directory)
     except Violation as violation:
-        _write(path, None, violation.seen)
+        write_failure(directory, violation.seen)
     except Timeout as stopped:
-        _write(path, None, f"training on {task} {stopped}")
+        write_failure(directory, f"training on {task.name} {stopped}")
         raise
 
 
-def _write(path: Path, model: Trained | None, error: str) -> None:
-    arrays: dict[str, Any] = {}
-    about: dict[str, Any] = {"error": error}
-    if model is not None:
-        about |= {f.name: getattr(model, f.name) for f in fields(model)} | {"config": asdict(model.config)}
-        arrays = {f"parameter/{name}": value for name, value in about.pop("parameters").items()}
-    part = path.with_suffix(".part")
-    with part.open("wb") as file:
-        np.savez(file, about=np.array(json.dumps(about)), **arrays)
-    os.replace(part, path)
+def saved(implementation: str, task: Task, model: Trained) -> SavedModel:
+    """A trained model as it is written."""
+    history = {name: getattr(model, name) for name in HISTORY}
+    return SavedModel(
+        implementation=implementation,
+        task=task.name,
+        config=model.config,
+        parameters=model.parameters,
+        architecture=task.architecture,
+        history=history,
+    )
 
 
-def _read(path: Path) -> Trained:
-    with np.load(path, allow_pickle=False) as held:
-        about = json.loads(str(held["about"]))
-        names = [name for name in held.files if name != "about"]
-        parameters = {name.removeprefix("parameter/"): held[name] for name in names}
-    error = about.pop("error")
-    if error:
-        raise Violation(error)
-    about["config"]["options"] = tuple(map(tuple, about["config"]["options"]))
-    about["config"] = Config(**about["config"])
+def recalled(model: SavedModel) -> Trained:
+    """The inverse; JSON has lists where rows were tuples."""
+    history = dict(model.history)
     for name in ("losses", "validation"):
-        about[name] = [tuple(row) for row in about[name]]
-    return Trained(parameters=parameters, **about)
+        history[name] = [tuple(row) for row in history[name]]
+    return Trained(model.architecture, model.config, model.parameters, **history)
 
 
 def train(
     impl: JudgedImplementation,
-    task: str,
+    task: Task,
     *,
     on_step: Callable[[int, dict[str, float], float | None], None] = lambda step, report, validation: None,
     steps: int = STEPS,
@@ -132,14 +132,14 @@ def train(
 ) -> Trained:
     """Train to 97 % exact or to the last step, looking at held-out data on the way."""
     config = TRAINING.but(dtype=impl.dtypes[0])
-    trainer = trainer or JudgedTrainer(impl, config)
-    held_out = Task(task).held_out(HELD_OUT)
-    validation = [Task(task).batch(part) for part in _parts(held_out)]
+    trainer = trainer or JudgedTrainer(impl, config, architecture=task.architecture)
+    held_out = task.held_out(HELD_OUT)
+    validation = [task.batch(part) for part in _parts(held_out)]
     started = time.perf_counter()
     losses: list[tuple[int, float, float]] = []
     looks: list[tuple[int, float]] = []
     exact = 0.0
-    for step, batch in zip(range(1, steps + 1), Task(task).batches("train", config.seed)):
+    for step, batch in zip(range(1, steps + 1), task.batches("train", config.seed)):
         report = trainer.step(batch)
         losses.append((step, finite_number(report["loss"], f"the loss of step {step}"), report["rate"]))
         if step % LOOK_EVERY and step != steps:
@@ -149,26 +149,28 @@ def train(
         looks.append((step, finite_number(seen, f"the validation loss at step {step}")))
         on_step(step, report, seen)
         if seen < GOAL or step == steps:
-            exact = exact_share(impl, config, trainer.parameters(), Task(task), held_out)
+            exact = exact_share(impl, task, config, trainer.parameters(), held_out)
         if exact >= EXACT:
             break
     below = next((step for step, loss in looks if loss < GOAL), None)
     seconds = round(time.perf_counter() - started, 2)
-    return Trained(config, dict(trainer.parameters()), losses, looks, below, looks[-1][1], exact, seconds)
+    found = dict(trainer.parameters())
+    loss = looks[-1][1]
+    return Trained(task.architecture, config, found, losses, looks, below, loss, exact, seconds)
 
 
 def exact_share(
     impl: JudgedImplementation,
+    task: Task,
     config: Config,
     parameters: dict[str, Array],
-    task: Task,
     sequences: Sequence[Any],
 ) -> float:
     """How many come out right to the last token: by greedy generation, or by argmax where there is none."""
     right = 0
     for part in _parts(sequences):
         batch = task.batch(part)
-        written = written_by(impl, config, parameters, batch)
+        written = written_by(impl, task, config, parameters, batch)
         right += sum(
             tuple(map(int, row[: len(ids) + 1])) == (*task.answer(ids), EOS)
             for row, ids in zip(written, part)
@@ -177,19 +179,21 @@ def exact_share(
 
 
 def written_by(
-    impl: JudgedImplementation, config: Config, parameters: dict[str, Array], batch: Batch
+    impl: JudgedImplementation, task: Task, config: Config, parameters: dict[str, Array], batch: Batch
 ) -> Array:
-    """(B, L): what the model writes for these sources, or where it cannot, its best next tokens."""
-    length = batch["target"].shape[1] - 1
-    if impl.offers("generate"):
-        generator = impl.build("generate", config)
+    """(B, L): what the model writes for these prompts, or where it cannot, its best next tokens."""
+    architecture = task.architecture
+    length = batch[architecture.written].shape[1] - 1
+    if impl.offers(architecture.generate):
+        generator = impl.build(architecture.generate, config)
         generator.load(parameters)
-        tokens = generator(source=batch["source"], max_len=length, method="greedy")["tokens"]
+        asked = {architecture.prompt_keyword: batch[architecture.prompt], "max_len": length}
+        tokens = generator(**asked, method="greedy")["tokens"]
         rows = tokens.reshape(len(tokens), -1)[:, :length]
         return np.pad(rows, ((0, 0), (0, length - rows.shape[1])), constant_values=PAD)
-    model = impl.build("transformer", config)
+    model = impl.build(architecture.operation, config)
     model.load(parameters)
-    written: Array = model(source=batch["source"], target=batch["target"][:, :-1])["logits"].argmax(-1)
+    written: Array = model(**architecture.inputs(batch))["logits"].argmax(-1)
     return written
 
 

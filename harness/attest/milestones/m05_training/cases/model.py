@@ -1,6 +1,6 @@
 """Cases of the whole model: ids in, logits out.
 
-Shapes: source (B, S), target (B, T) as the decoder reads it: BOS first, then ids, then padding.
+Shapes: the written stream (B, T) as the model reads it, BOS first, then ids, then padding; others (B, S).
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from attest.boundary import JudgedImplementation
 from attest.contract import Array, Config
-from attest.judging.cases import Case, dtypes, seeds
+from attest.judging.architectures import ArchitectureCase
+from attest.judging.cases import dtypes, seeds
 from attest.judging.options import OTHER_ACTIVATION, first_offered
 from attest.outcomes import Expected
 from attest.reference.oracle import expected, random_parameters
@@ -34,8 +35,8 @@ def padded_on_the_right(rng: np.random.Generator, ids: Array, pad_id: int) -> Ar
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelCase(Case):
-    """Random weights and a batch of pairs, each row with padding of its own unless `padded` is off."""
+class TeacherForcedCase(ArchitectureCase):
+    """Random weights and a batch, each row of a stream with padding of its own unless `padded` is off."""
 
     kind: ClassVar[str] = "model"
     lengths: ClassVar[tuple[str, ...]] = ("B", "S", "T", "H")
@@ -71,9 +72,8 @@ class ModelCase(Case):
         """The case, or one with biases, the other activation or scaled embeddings."""
         other = {"activation": OTHER_ACTIVATION[self.activation]}
         biased, scaled = {"bias": True}, {"scaled": True}
-        return first_offered(
-            impl, "transformer", self, biased, other, scaled, biased | other, biased | other | scaled
-        )
+        changes = (biased, other, scaled, biased | other, biased | other | scaled)
+        return first_offered(impl, self.architecture.operation, self, *changes)
 
     @property
     def regimes(self) -> tuple[str, ...]:
@@ -112,42 +112,89 @@ class ModelCase(Case):
 
     @cached_property
     def parameters(self) -> dict[str, Array]:
-        return random_parameters("transformer", self.config, self.rng(1), regime=self.regime)
-
-    @cached_property
-    def source(self) -> Array:
-        """(B, S): every row has at least one real token."""
-        return self._ids(self.rng(2), self.S, self.source_vocab)
-
-    @cached_property
-    def target(self) -> Array:
-        """(B, T): BOS, then ids."""
-        target = self._ids(self.rng(3), self.T, self.target_vocab)
-        target[:, 0] = self.bos_id
-        return target
-
-    def _ids(self, rng: np.random.Generator, length: int, vocab: int) -> Array:
-        ids = words_of(rng, self.B, length, vocab, (self.pad_id, self.bos_id, self.eos_id))
-        return padded_on_the_right(rng, ids, self.pad_id) if self.padded else ids
+        return random_parameters(self.architecture.operation, self.config, self.rng(1), regime=self.regime)
 
     @property
+    def projection(self) -> dict[str, Array]:
+        """Weight and bias of the last map, as far as the model has them."""
+        names = (f"{self.architecture.projection}.{part}" for part in ("weight", "bias"))
+        return {name: self.parameters[name] for name in names if name in self.parameters}
+
+    @cached_property
     def inputs(self) -> dict[str, Array]:
-        return {"source": self.source, "target": self.target}
+        """Every stream; each row has at least one real token."""
+        return {stream: self._ids(i, stream) for i, stream in enumerate(self.architecture.streams)}
+
+    def _ids(self, place: int, stream: str) -> Array:
+        rng, vocab = self.rng(2 + place), self.architecture.vocabulary(stream, self.config)
+        length = self.T if stream == self.architecture.written else self.S
+        ids = words_of(rng, self.B, length, vocab, (self.pad_id, self.bos_id, self.eos_id))
+        ids = padded_on_the_right(rng, ids, self.pad_id) if self.padded else ids
+        if stream == self.architecture.written:
+            ids[:, 0] = self.bos_id
+        return ids
+
+    @property
+    def prompt(self) -> Array:
+        """(B, S)."""
+        return self.inputs[self.architecture.prompt]
+
+    @property
+    def written(self) -> Array:
+        """(B, T)."""
+        return self.inputs[self.architecture.written]
+
+    def cut(self, length: int) -> dict[str, Array]:
+        """The streams with the first columns of the written one."""
+        return {**self.inputs, self.architecture.written: self.written[:, :length]}
 
     @property
     def real(self) -> Array:
-        """(B, T): where the target is no padding."""
-        real: Array = self.target != self.pad_id
+        """(B, T): where the written stream is no padding."""
+        real: Array = self.written != self.pad_id
         return real
+
+    @property
+    def num_classes(self) -> int:
+        """V."""
+        return self.architecture.num_classes(self.config)
 
     @cached_property
     def expected(self) -> Expected:
         """The logits (B, T, V)."""
-        return expected("transformer", self.config, self.parameters, self.inputs)["logits"]
+        return expected(self.architecture.operation, self.config, self.parameters, self.inputs)["logits"]
 
     def cotangents(self) -> dict[str, Array]:
         """Random cotangents of the logits."""
-        return {"logits": self.draw(self.rng(4), self.B, self.T, self.target_vocab, regime="unit")}
+        return {"logits": self.draw(self.rng(4), self.B, self.T, self.num_classes, regime="unit")}
+
+
+@dataclass(frozen=True, kw_only=True)
+class UntrainedCase(ArchitectureCase):
+    """A model as it is built, and random pairs; 1000 ids, so that knowing nothing costs ln 1000."""
+
+    kind: ClassVar[str] = "untrained"
+
+    depth: int = 2
+    norm: str = "post"
+
+    def fitted(self, impl: JudgedImplementation) -> Self:
+        """With one layer where every further one costs a graph."""
+        case = super().fitted(impl)
+        return case.but(depth=1) if impl.policy.one_config else case
+
+    @property
+    def config(self) -> Config:
+        return Config(
+            d_model=64, num_heads=4, d_ff=256, num_encoder_layers=self.depth, num_decoder_layers=self.depth,
+            source_vocab=1000, target_vocab=1000, max_len=64, norm=self.norm, dtype=self.dtype,
+        )  # fmt: skip
+
+    @property
+    def inputs(self) -> dict[str, Array]:
+        """16 rows of 12 ids for each stream, without padding."""
+        drawn = self.rng().integers(3, 1000, (len(self.architecture.streams), 16, 12))
+        return dict(zip(self.architecture.streams, drawn))
 
 
 @st.composite
@@ -160,11 +207,11 @@ def model_cases(
     tie: bool = False,
     bias: bool | None = None,
     same_vocab: bool = False,
-) -> ModelCase:
+) -> TeacherForcedCase:
     """Depths 1 to 3, unequal vocabularies, any pad id, both norms."""
     T = draw(st.integers(min_target, 7))
     target_vocab = draw(st.integers(5, 12))
-    return ModelCase(
+    return TeacherForcedCase(
         B=draw(st.integers(1, 4)),
         S=max(min_source, T if draw(st.booleans()) else draw(st.integers(1, 8))),
         T=T,

@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 from attest.boundary import JudgedImplementation
 from attest.contract import Array, Config, float_dtype
 from attest.contract.parameters import shapes
+from attest.judging.architectures import ArchitectureCase
 from attest.judging.cases import Case, dtypes, seeds
 from attest.judging.options import first_offered
+from attest.reference.oracle import random_parameters
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,7 +134,7 @@ def clipping_cases(draw: st.DrawFn, *, lengths: tuple[float, ...] = LENGTHS) -> 
 
 
 @dataclass(frozen=True, kw_only=True)
-class AdamCase(Case):
+class AdamCase(ArchitectureCase):
     """Gradients that change from step to step, of sizes from 1e-8 to 10, and changing rates.
 
     After the first step some arrays have no gradient, and some numbers of the others have none.
@@ -145,7 +147,7 @@ class AdamCase(Case):
     count: int = 5
 
     def fitted(self, impl: JudgedImplementation) -> Self:
-        case = first_offered(impl, "optimizer", super().fitted(impl), {"bias": True})
+        case = first_offered(impl, self.architecture.optimizer, super().fitted(impl), {"bias": True})
         return case.but(width=4, bias=True) if impl.policy.one_config else case
 
     @property
@@ -163,6 +165,10 @@ class AdamCase(Case):
             dtype=self.dtype,
         )
 
+    def parameters(self, salt: int = 1) -> dict[str, Array]:
+        """Random ones of the model that is optimised."""
+        return random_parameters(self.architecture.operation, self.config, self.rng(salt))
+
     @property
     def rates(self) -> list[float]:
         return [float(r) for r in self.rng(3).choice((1e-3, 0.01, 0.3), self.count)]
@@ -172,7 +178,7 @@ class AdamCase(Case):
         rng = self.rng(4, step)
         dtype = float_dtype(self.dtype)
         found: dict[str, Any] = {}
-        for i, (name, shape) in enumerate(shapes("optimizer", self.config).items()):
+        for i, (name, shape) in enumerate(shapes(self.architecture.operation, self.config).items()):
             size = 10.0 ** rng.integers(-8, 2, shape)
             if step:
                 size = size * (rng.random(shape) < 0.8) * (i % 4 != step % 4)

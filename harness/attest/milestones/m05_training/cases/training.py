@@ -1,6 +1,6 @@
 """Cases of training: a small model, a few different batches, and what the steps should do.
 
-Shapes: source (B, S), target (B, T) = BOS ... EOS pad; B, S and T differ from batch to batch.
+Shapes: the written stream (B, T) = BOS ... EOS pad, others (B, S); B, S and T differ from batch to batch.
 """
 
 from __future__ import annotations
@@ -14,19 +14,21 @@ import numpy as np
 from hypothesis import strategies as st
 
 from attest.boundary import JudgedImplementation
+from attest.boundary.training import JudgedTrainer
 from attest.contract import Array, Config
-from attest.judging.cases import Case, seeds
+from attest.judging.architectures import ArchitectureCase
+from attest.judging.cases import seeds
 from attest.judging.options import takes
 from attest.milestones.m05_training.cases.model import padded_on_the_right, words_of
 from attest.reference.oracle import random_parameters
-from attest.reference.shadow import gradient_norm
+from attest.reference.shadow import Shadow
 
 PAD, BOS, EOS = 0, 1, 2
 GAINS = (0.1, 0.4, 1.0, 2.5)
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainingCase(Case):
+class TrainingCase(ArchitectureCase):
     """`clip`: one (norm 1.0, with a gain of the last layers that puts gradients on both sides of it) or
     middle (a limit between the norms of the batches).
     """
@@ -60,8 +62,8 @@ class TrainingCase(Case):
     def offered(self, impl: JudgedImplementation) -> Self:
         """The case, or one with the other norm where only that can be trained."""
         sample = TrainingCase(norm=self.norm, tie=self.tie, dtype=self.dtype).plain
-        other = "pre" if self.norm == "post" else "post"
-        missing = not takes(impl, "trainer", sample) and takes(impl, "trainer", sample.but(norm=other))
+        other, trainer = "pre" if self.norm == "post" else "post", self.architecture.trainer
+        missing = not takes(impl, trainer, sample) and takes(impl, trainer, sample.but(norm=other))
         return self.but(norm=other) if missing else self
 
     @property
@@ -100,25 +102,38 @@ class TrainingCase(Case):
     def config(self) -> Config:
         if self.clip == "one":
             return self.plain
-        middle = _middle([gradient_norm(self.plain, self.parameters, b) for b in self.batches])
+        middle = _middle([self._norm(self.parameters, batch) for batch in self.batches])
         return self.plain.but(clip_norm=float(f"{middle:.3g}"))
 
     @cached_property
     def parameters(self) -> dict[str, Array]:
         """Random ones; with clip one, the last layers times a gain that puts the norms around 1."""
-        drawn = random_parameters("transformer", self.plain, self.rng(1))
+        drawn = random_parameters(self.architecture.operation, self.plain, self.rng(1))
         if self.clip != "one" or self.tie:
             return drawn
         logs = np.log([self._typical_norm(self._with_gain(drawn, gain)) for gain in GAINS])
         return self._with_gain(drawn, float(np.exp(np.interp(0.0, logs, np.log(GAINS)))))
 
     def _with_gain(self, drawn: dict[str, Array], gain: float) -> dict[str, Array]:
-        last = "decoder.norm" if self.norm == "pre" else f"decoder.{self.layers - 1}.norm2"
-        loud = (f"{last}.weight", f"{last}.bias", "projection.weight")
+        last = self.architecture.last_norm(self.plain)
+        loud = (f"{last}.weight", f"{last}.bias", f"{self.architecture.projection}.weight")
         return {name: (gain * x).astype(x.dtype) if name in loud else x for name, x in drawn.items()}
 
     def _typical_norm(self, parameters: dict[str, Array]) -> float:
-        return _middle([gradient_norm(self.plain, parameters, batch) for batch in self.batches[:2]])
+        return _middle([self._norm(parameters, batch) for batch in self.batches[:2]])
+
+    def _norm(self, parameters: dict[str, Array], batch: dict[str, Array]) -> float:
+        return Shadow(self.plain, self.architecture).gradient_norm(parameters, batch)
+
+    def shadow(self) -> Shadow:
+        """What walks beside a trainer of this case."""
+        return Shadow(self.config, self.architecture)
+
+    def trainer(
+        self, impl: JudgedImplementation, parameters: dict[str, Array] | None = None, **changes: Any
+    ) -> JudgedTrainer:
+        """A fresh trainer with these parameters, or those it starts from; `changes` are of the config."""
+        return JudgedTrainer(impl, self.config.but(**changes), parameters, self.architecture)
 
     @cached_property
     def batches(self) -> list[dict[str, Array]]:
@@ -127,20 +142,30 @@ class TrainingCase(Case):
 
     def _batch(self, i: int, rows: int) -> dict[str, Array]:
         rng = self.rng(2, i)
-        special = (PAD, BOS, EOS)
-        source = padded_on_the_right(rng, words_of(rng, rows, 2 + i % 4, self.vocab, special), PAD)
-        content = words_of(rng, rows, (2, 5, 3, 4)[i % 4], self.vocab, special)
-        content = padded_on_the_right(rng, content, PAD)
-        target = np.pad(content, ((0, 0), (1, 1)), constant_values=PAD)
-        target[:, 0] = BOS
-        ends = (content != PAD).sum(1) + 1
-        target[np.arange(rows), ends] = EOS
-        return {"source": source, "target": target}
+        made = {}
+        for stream in self.architecture.streams:
+            written = stream == self.architecture.written
+            length = (2, 5, 3, 4)[i % 4] if written else 2 + i % 4
+            ids = padded_on_the_right(rng, words_of(rng, rows, length, self.vocab, (PAD, BOS, EOS)), PAD)
+            made[stream] = framed(ids) if written else ids
+        return made
+
+    def asking_for(self, prompt: Array, written: Array) -> dict[str, Array]:
+        """A batch of these ids; the prompt is left out where the model has no stream for it."""
+        return self.architecture.reading(prompt, written)
+
+
+def framed(content: Array) -> Array:
+    """(B, n + 2): BOS, the ids of each row, EOS behind them, then padding."""
+    written = np.pad(content, ((0, 0), (1, 1)), constant_values=PAD)
+    written[:, 0] = BOS
+    written[np.arange(len(content)), (content != PAD).sum(1) + 1] = EOS
+    return written
 
 
 def joined(batches: list[dict[str, Array]]) -> dict[str, Array]:
     """One batch from several, padded to the longest."""
-    return {name: _stacked([batch[name] for batch in batches]) for name in ("source", "target")}
+    return {name: _stacked([batch[name] for batch in batches]) for name in batches[0]}
 
 
 def _stacked(parts: list[Array]) -> Array:

@@ -7,7 +7,6 @@ import tempfile
 from hypothesis import strategies as st
 
 from attest.boundary import JudgedImplementation
-from attest.boundary.training import JudgedTrainer
 from attest.checks.training import expect_log, expect_same_reports, expect_same_run
 from attest.judging.property import given, verifies
 from attest.milestones.m05_training.cases.training import TrainingCase, training_cases
@@ -19,11 +18,11 @@ def a_saved_run_continues_to_the_bit(
     impl: JudgedImplementation, case: TrainingCase, saved_after: int
 ) -> None:
     """n steps, save, load into a new trainer, m steps: the same as n + m, and for the saved run too."""
-    straight = JudgedTrainer(impl, case.config, case.parameters)
+    straight = case.trainer(impl, case.parameters)
     wanted = [straight.step(batch) for batch in case.batches]
-    saved = JudgedTrainer(impl, case.config, case.parameters)
+    saved = case.trainer(impl, case.parameters)
     first = [saved.step(batch) for batch in case.batches[:saved_after]]
-    resumed = JudgedTrainer(impl, case.config)
+    resumed = case.trainer(impl)
     with tempfile.TemporaryDirectory() as directory:
         saved.save(directory)
         resumed.load(directory)
@@ -38,7 +37,7 @@ def a_saved_run_continues_to_the_bit(
 @given(case=training_cases(dropout=0.3, steps=3))
 def a_checkpoint_is_of_its_moment(impl: JudgedImplementation, case: TrainingCase) -> None:
     """Saved in the middle and loaded later into a trainer that went on, it brings the middle back."""
-    trainer = JudgedTrainer(impl, case.config, case.parameters)
+    trainer = case.trainer(impl, case.parameters)
     trainer.step(case.batches[0])
     with tempfile.TemporaryDirectory() as directory:
         trainer.save(directory)
@@ -56,9 +55,9 @@ def a_checkpoint_is_of_its_moment(impl: JudgedImplementation, case: TrainingCase
 @given(case=training_cases(dropout=0.3, steps=5))
 def the_last_checkpoint_counts(impl: JudgedImplementation, case: TrainingCase) -> None:
     """Saved twice into one directory; the trainer that loads it was built with another seed."""
-    straight = JudgedTrainer(impl, case.config, case.parameters)
-    saved = JudgedTrainer(impl, case.config, case.parameters)
-    resumed = JudgedTrainer(impl, case.config.but(seed=case.seed + 1))
+    straight = case.trainer(impl, case.parameters)
+    saved = case.trainer(impl, case.parameters)
+    resumed = case.trainer(impl, seed=case.seed + 1)
     wanted = [straight.step(batch) for batch in case.batches]
     with tempfile.TemporaryDirectory() as directory:
         for batch in case.batches[:2]:

@@ -5,54 +5,29 @@ from __future__ import annotations
 import math
 from itertools import cycle, islice
 
-import numpy as np
-
 from attest.boundary import JudgedImplementation
 from attest.boundary.training import JudgedTrainer, finite_number
 from attest.checks.arrays import expect
-from attest.contract import Array, Config
+from attest.contract import Architecture, Array
 from attest.judging.evidence import current, note_case
 from attest.judging.property import verifies
-from attest.trained.tasks import BOS, EOS, PAD, TRAINING, Task, words
+from attest.milestones.m05_training.cases.convergence import SYMBOLS, OneSymbolCase
+from attest.trained.tasks import EOS, TRAINING, Task, words
 from attest.trained.training import GOAL, STEPS, Trained, trained, written_by
 
 FEW_STEPS = 200
 BY_HEART = 500
-SYMBOLS = 8
-TINY = Config(
-    d_model=32,
-    num_heads=2,
-    d_ff=64,
-    num_encoder_layers=1,
-    num_decoder_layers=1,
-    source_vocab=SYMBOLS + 3,
-    target_vocab=SYMBOLS + 3,
-    max_len=128,
-    dropout=0.0,
-    warmup=40,
-)
-
-
-def one_symbol_copies(length: int) -> dict[str, Array]:
-    """Every source of one symbol, to be copied: whoever does not read it loses ln 8 on the first token."""
-    symbols = np.arange(3, SYMBOLS + 3)[:, None]
-    column = np.ones((SYMBOLS, 1), np.int64)
-    return {
-        "source": np.concatenate([symbols, *[PAD * column] * (length - 1)], 1),
-        "target": np.concatenate([BOS * column, symbols, EOS * column, PAD * column], 1),
-    }
 
 
 @verifies("M5.4")
-def it_reads_its_source(impl: JudgedImplementation) -> None:
+def it_reads_its_source(impl: JudgedImplementation, architecture: Architecture) -> None:
     """A minute's work before the hour's: below half of what is possible without looking at the source.
 
     Over all sources of one symbol no decoder that ignores its memory has a mean loss below ln 8 / 2.
     """
     note_case(f"copy one of {SYMBOLS} symbols, d_model=32, 1+1 layers, {FEW_STEPS} steps", "one symbol")
-    batch = one_symbol_copies(length=impl.policy.min_size)
-    dtype = impl.sharpest if impl.policy.one_config else impl.dtypes[0]
-    trainer = JudgedTrainer(impl, TINY.but(dtype=dtype))
+    case = OneSymbolCase(architecture=architecture).fitted(impl)
+    batch, trainer = case.batch, JudgedTrainer(impl, case.config, architecture=architecture)
     blind = math.log(SYMBOLS) / 2
     for step in range(1, FEW_STEPS + 1):
         trainer.step(batch)
@@ -65,52 +40,54 @@ def it_reads_its_source(impl: JudgedImplementation) -> None:
 
 
 @verifies("M5.4", trains=True, costly=True, first=True)
-def it_learns_to_reverse(impl: JudgedImplementation) -> None:
+def it_learns_to_reverse(impl: JudgedImplementation, architecture: Architecture) -> None:
     """Validation loss below 0.1 within 1000 steps."""
-    expect_learned(impl, "reverse")
+    expect_learned(impl, Task("reverse", architecture))
 
 
 @verifies("M5.4", only=("standard", "deep"), trains=True, costly=True, first=True)
-def it_learns_to_copy(impl: JudgedImplementation) -> None:
+def it_learns_to_copy(impl: JudgedImplementation, architecture: Architecture) -> None:
     """Validation loss below 0.1 within 1000 steps."""
-    expect_learned(impl, "copy")
+    expect_learned(impl, Task("copy", architecture))
 
 
-def expect_learned(impl: JudgedImplementation, task: str) -> None:
+def expect_learned(impl: JudgedImplementation, task: Task) -> None:
     """On the model this run trains once."""
-    note_case(f"{task}: 10 symbols, lengths 3 to 8, batch 64, d_model 64, 4 heads, 2+2 layers", task)
+    sizes = "10 symbols, lengths 3 to 8, batch 64, d_model 64, 4 heads, 2+2 layers"
+    note_case(f"{task.name}: {sizes}", task.name)
     model = trained(impl, task)
     show(impl, task, model)
     lowest = min(loss for _, loss in model.validation)
     expect(
         model.step_below is not None,
-        f"the validation loss of {task} is {lowest:.3g} at best in {STEPS} steps, should be below {GOAL}",
+        f"the validation loss of {task.name} is {lowest:.3g} at best in {STEPS} steps, "
+        f"should be below {GOAL}",
     )
 
 
-def show(impl: JudgedImplementation, task: str, model: Trained) -> None:
+def show(impl: JudgedImplementation, task: Task, model: Trained) -> None:
     """Curves and samples for the report."""
-    data = current().data
+    data, name = current().data, task.name
     curves = data.setdefault("curves", {})
     thin = [row for row in model.losses if row[0] % 5 == 0 or row[0] == 1]
-    curves[f"{task}: training loss"] = _curve([r[0] for r in thin], [r[1] for r in thin], "loss")
-    curves[f"{task}: validation loss"] = _curve(
+    curves[f"{name}: training loss"] = _curve([r[0] for r in thin], [r[1] for r in thin], "loss")
+    curves[f"{name}: validation loss"] = _curve(
         [r[0] for r in model.validation], [r[1] for r in model.validation], "loss"
     )
-    curves[f"{task}: rate"] = _curve([r[0] for r in thin], [r[2] for r in thin], "rate")
-    data.setdefault("training", {})[task] = {
+    curves[f"{name}: rate"] = _curve([r[0] for r in thin], [r[2] for r in thin], "rate")
+    data.setdefault("training", {})[name] = {
         "step_below": model.step_below,
         "validation_loss": model.validation_loss,
         "exact": model.exact,
         "seconds": model.seconds,
     }
-    sequences = Task(task).held_out(5, "test")
-    written = written_by(impl, model.config, model.parameters, Task(task).batch(sequences))
+    sequences = task.held_out(5, "test")
+    written = written_by(impl, task, model.config, model.parameters, task.batch(sequences))
     data.setdefault("samples", []).extend(
         {
-            "input": f"{task} {words(ids)}",
+            "input": f"{name} {words(ids)}",
             "output": words(_until_end(row)),
-            "wanted": words(Task(task).answer(ids)),
+            "wanted": words(task.answer(ids)),
         }
         for ids, row in zip(sequences, written)
     )
@@ -126,11 +103,13 @@ def _until_end(row: Array) -> list[int]:
 
 
 @verifies("M5.10b", trains=True)
-def ten_examples_are_learned_by_heart(impl: JudgedImplementation) -> None:
+def ten_examples_are_learned_by_heart(impl: JudgedImplementation, architecture: Architecture) -> None:
     """Loss below 0.1 within 500 steps on the same ten reversals, without dropout."""
     note_case("ten reversals, the setting of M5.4 without dropout", "by heart")
-    batch = Task("reverse").batch(Task("reverse").held_out(10, "train"))
-    trainer = JudgedTrainer(impl, TRAINING.but(dropout=0.0, dtype=impl.dtypes[0]))
+    task = Task("reverse", architecture)
+    batch = task.batch(task.held_out(10, "train"))
+    config = TRAINING.but(dropout=0.0, dtype=impl.dtypes[0])
+    trainer = JudgedTrainer(impl, config, architecture=architecture)
     first = finite_number(trainer.evaluate([batch])["loss"], "the evaluated loss")
     for step, same in enumerate(islice(cycle([batch]), BY_HEART), 1):
         trainer.step(same)

@@ -8,9 +8,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from attest.boundary import JudgedImplementation
-from attest.boundary.training import JudgedTrainer
 from attest.checks.arrays import expect_close, expect_gradients, expect_same_bits, expect_zero
-from attest.checks.training import expect_number, whole_parameters
+from attest.checks.training import expect_within, whole_parameters
 from attest.contract import Array
 from attest.judging.options import sharpest
 from attest.judging.property import given, verifies
@@ -18,7 +17,6 @@ from attest.milestones.m05_training.cases.losses import LossCase, loss_cases
 from attest.milestones.m05_training.cases.training import TrainingCase, training_cases
 from attest.outcomes import Expected
 from attest.reference.oracle import bounded_gradients
-from attest.reference.shadow import evaluation_loss
 
 SMOOTHINGS = (0.1, 0.3, 0.0)
 
@@ -57,7 +55,7 @@ def padding_does_not_count(impl: JudgedImplementation, case: LossCase, rows: int
 @given(case=loss_cases(smoothing=SMOOTHINGS, min_rows=2), cut=st.integers(1, 3))
 def loss_does_not_depend_on_the_split(impl: JudgedImplementation, case: LossCase, cut: int) -> None:
     """The token-weighted mean over the parts of a batch is the loss of the batch."""
-    least = impl.policy.min_size
+    least = case.smallest
     case = case if 2 * least <= case.B else case.but(B=2 * least)
     cut = min(max(cut, least), case.B - least)
     total = 0.0
@@ -126,8 +124,8 @@ def smoothed_targets_sum_to_one(impl: JudgedImplementation, case: LossCase, shif
 @given(case=training_cases(smoothing=(0.1,), steps=2))
 def evaluation_never_smooths(impl: JudgedImplementation, case: TrainingCase) -> None:
     """Where there is a trainer, its evaluation gives the plain loss."""
-    if not impl.offers("trainer"):
+    if not impl.offers(case.architecture.trainer):
         return
-    trainer = JudgedTrainer(impl, case.config, case.parameters)
-    wanted = evaluation_loss(case.config, whole_parameters(trainer), case.batches)
-    expect_number(trainer.evaluate(case.batches)["loss"], wanted, "the evaluated loss")
+    trainer = case.trainer(impl, case.parameters)
+    wanted = case.shadow().evaluation_loss(whole_parameters(trainer), case.batches)
+    expect_within(trainer.evaluate(case.batches)["loss"], wanted, "the evaluated loss")

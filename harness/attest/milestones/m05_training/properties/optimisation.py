@@ -24,7 +24,7 @@ from attest.milestones.m05_training.cases.optimisation import (
 )
 from attest.outcomes import Expected, NotOffered
 from attest.reference.assembly import Parts
-from attest.reference.oracle import EPSILON, random_parameters
+from attest.reference.oracle import EPSILON
 from attest.reference.training.optimisation import Moments
 
 HUGE = (1e25, 1e20, 1e30)
@@ -139,8 +139,8 @@ def short_gradients_come_back_unchanged(impl: JudgedImplementation, case: Clippi
 
 def expect_adam(impl: JudgedImplementation, case: AdamCase) -> JudgedOptimizer:
     """Follow the optimiser through the case's steps."""
-    parameters = random_parameters("transformer", case.config, case.rng(1))
-    optimizer = JudgedOptimizer(impl, case.config, parameters)
+    parameters = case.parameters()
+    optimizer = JudgedOptimizer(impl, case.config, parameters, case.architecture)
     follow(optimizer, case, parameters)
     return optimizer
 
@@ -173,7 +173,7 @@ def the_optimiser_is_adam(impl: JudgedImplementation, case: AdamCase) -> None:
 def load_forgets_the_moments(impl: JudgedImplementation, case: AdamCase) -> None:
     """After load the next step is a first step."""
     optimizer = expect_adam(impl, case)
-    parameters = random_parameters("transformer", case.config, case.rng(2))
+    parameters = case.parameters(2)
     optimizer.load(parameters)
     follow(optimizer, case.but(seed=case.seed + 1, count=2), parameters)
 
@@ -182,8 +182,8 @@ def load_forgets_the_moments(impl: JudgedImplementation, case: AdamCase) -> None
 @given(case=adam_cases())
 def a_zero_gradient_changes_nothing(impl: JudgedImplementation, case: AdamCase) -> None:
     """From the start, with every parameter away from zero: decay would show."""
-    parameters = random_parameters("transformer", case.config, case.rng(1))
-    optimizer = JudgedOptimizer(impl, case.config, parameters)
+    parameters = case.parameters()
+    optimizer = JudgedOptimizer(impl, case.config, parameters, case.architecture)
     zeros = {name: np.zeros_like(x, dtype=float_dtype(case.dtype)) for name, x in parameters.items()}
     for rate in case.rates[:2]:
         optimizer.step(zeros, rate)

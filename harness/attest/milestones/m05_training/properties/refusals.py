@@ -9,7 +9,7 @@ from typing import Any
 
 from attest.boundary import JudgedImplementation
 from attest.checks.arrays import expect, expect_refused
-from attest.contract import OPERATIONS, Config, readers
+from attest.contract import OPERATIONS, Architecture, Config, Form, readers
 from attest.contract.config import RULES, Holds, Rule
 from attest.judging.evidence import note_case
 from attest.judging.options import takes
@@ -51,9 +51,9 @@ def wrong_values(name: str, rule: Rule) -> tuple[Any, ...]:
     return (*found, *MORE.get(name, ()))
 
 
-def senseless(impl: JudgedImplementation) -> Iterator[tuple[str, str, Any]]:
+def senseless(impl: JudgedImplementation, architecture: Architecture) -> Iterator[tuple[str, str, Any]]:
     """What is built, field and value, one fault at a time."""
-    model = OPERATIONS["transformer"]
+    model = OPERATIONS[architecture.operation]
     for name, rule in RULES.items():
         reading = [model.name] if name in model.reads else readers(name)
         for operation in reading:
@@ -64,7 +64,7 @@ def senseless(impl: JudgedImplementation) -> Iterator[tuple[str, str, Any]]:
 def refusal(impl: JudgedImplementation, operation: str, name: str, value: Any) -> Exception:
     """What building raises; silence is the failure."""
     config = sensible(impl, operation).but(**{name: value})
-    what = f"{name}={value!r}" + ("" if operation == "transformer" else f" of the {operation}")
+    what = f"{name}={value!r}" + ("" if OPERATIONS[operation].form is Form.MODEL else f" of the {operation}")
     return expect_refused(lambda: impl.raw_build(operation, config), what)
 
 
@@ -76,10 +76,10 @@ def sensible(impl: JudgedImplementation, operation: str) -> Config:
 
 
 @verifies("M5.12")
-def senseless_configurations_are_refused(impl: JudgedImplementation) -> None:
+def senseless_configurations_are_refused(impl: JudgedImplementation, architecture: Architecture) -> None:
     """On construction, and not by an assert: python -O removes those."""
-    impl.build("transformer", SENSIBLE.but(dtype=impl.dtypes[0]))
-    for operation, name, value in senseless(impl):
+    impl.build(architecture.operation, SENSIBLE.but(dtype=impl.dtypes[0]))
+    for operation, name, value in senseless(impl, architecture):
         note_case(f"{name}={value!r}", name)
         error = refusal(impl, operation, name, value)
         expect(not vanishes(error), f"{name}={value!r} is refused by an assert, which python -O removes")
@@ -97,9 +97,9 @@ def vanishes(error: Exception) -> bool:
 
 
 @verifies("M5.12a")
-def refusals_name_the_field(impl: JudgedImplementation) -> None:
+def refusals_name_the_field(impl: JudgedImplementation, architecture: Architecture) -> None:
     """A ValueError (TypeError for a wrong type) with the field's name and the value given."""
-    for operation, name, value in senseless(impl):
+    for operation, name, value in senseless(impl, architecture):
         note_case(f"{name}={value!r}", name)
         error = refusal(impl, operation, name, value)
         right = isinstance(error, ValueError) or (isinstance(error, TypeError) and not _is_number(value))

@@ -1,6 +1,6 @@
 """M5: what a caller gives and gets stays the caller's own.
 
-Shapes: source (B, S), target (B, T), logits (B, T, V).
+Shapes: streams of ids (B, S) and (B, T), logits (B, T, V).
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ from attest.checks.training import expect_same_run
 from attest.contract import Array, Arrays
 from attest.judging.property import given, verifies
 from attest.milestones.m05_training.cases.losses import LossCase, loss_cases
-from attest.milestones.m05_training.cases.model import ModelCase, model_cases
+from attest.milestones.m05_training.cases.model import TeacherForcedCase, model_cases
 from attest.milestones.m05_training.cases.optimisation import AdamCase, adam_cases
 from attest.milestones.m05_training.cases.training import TrainingCase, training_cases
 from attest.outcomes import NotOffered
-from attest.reference.oracle import random_parameters
 
 
 @verifies("M5.14", effort=0.2)
 @given(case=model_cases())
-def the_model_leaves_no_trace(impl: JudgedImplementation, case: ModelCase) -> None:
+def the_model_leaves_no_trace(impl: JudgedImplementation, case: TeacherForcedCase) -> None:
     """Ids are unchanged, loaded weights are copied in, and shown parameters are copies."""
-    model = impl.build("transformer", case.config)
+    operation = case.architecture.operation
+    model = impl.build(operation, case.config)
     loaded = fresh(case.parameters)
-    guarded("transformer.load", lambda: model.component.load(loaded))
+    guarded(f"{operation}.load", lambda: model.component.load(loaded))
     before = model(**case.inputs)["logits"]
     expect_no_side_effects(model, case.inputs)
     overwritten(loaded)
     expect_same_bits(
         model(**case.inputs)["logits"], before, "logits after the loaded arrays were overwritten"
     )
-    overwritten(guarded("transformer.parameters", model.component.parameters))
+    overwritten(guarded(f"{operation}.parameters", model.component.parameters))
     expect_same_bits(model(**case.inputs)["logits"], before, "logits after parameters() was overwritten")
 
 
@@ -54,10 +54,10 @@ def the_loss_leaves_no_trace(impl: JudgedImplementation, case: LossCase) -> None
 @given(case=adam_cases())
 def the_optimiser_leaves_no_trace(impl: JudgedImplementation, case: AdamCase) -> None:
     """Its arrays are its own: steps change none that it was given or has shown, nor the other way round."""
-    if not impl.offers("optimizer"):
+    if not impl.offers(case.architecture.optimizer):
         return
-    start = random_parameters("transformer", case.config, case.rng(1))
-    twin, optimizer = (JudgedOptimizer(impl, case.config, start) for _ in range(2))
+    start = case.parameters()
+    twin, optimizer = (JudgedOptimizer(impl, case.config, start, case.architecture) for _ in range(2))
     loaded = fresh(start)
     guarded("optimizer.load", lambda: optimizer.optimizer.load(loaded))
     for step, rate in enumerate(case.rates[:3]):
@@ -80,14 +80,14 @@ def the_optimiser_leaves_no_trace(impl: JudgedImplementation, case: AdamCase) ->
 @given(case=training_cases(dropout=0.3, steps=3))
 def the_trainer_leaves_no_trace(impl: JudgedImplementation, case: TrainingCase) -> None:
     """Batches, copies of the parameters, the global random state and flags are as before."""
-    if not impl.offers("trainer"):
+    if not impl.offers(case.architecture.trainer):
         return
-    trainer = JudgedTrainer(impl, case.config, case.parameters)
+    trainer = case.trainer(impl, case.parameters)
     trainer.step(case.batches[0])
     for name, use in uses(trainer.trainer).items():
         expect_no_trace_of_training(trainer, f"trainer.{name}", use, case.batches)
     before = trainer.parameters()
-    overwritten(guarded("transformer.parameters", trainer.model.component.parameters))
+    overwritten(guarded(f"{trainer.model.operation}.parameters", trainer.model.component.parameters))
     expect_same_run(trainer.parameters(), before, "after parameters() was overwritten")
 
 
@@ -110,8 +110,9 @@ def expect_no_trace_of_training(
     if not callable(getattr(trainer.trainer, label.removeprefix("trainer."), None)):
         return
     batches_given = [fresh(batch) for batch in batches]
-    shown = guarded("transformer.parameters", trainer.model.component.parameters)
-    kept = arrays_of(shown, "transformer.parameters")
+    shows = f"{trainer.model.operation}.parameters"
+    shown = guarded(shows, trainer.model.component.parameters)
+    kept = arrays_of(shown, shows)
     try:
         undisturbed(label, lambda: use(batches_given))
     except NotOffered:

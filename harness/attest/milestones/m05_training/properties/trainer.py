@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from hypothesis import strategies as st
 
@@ -10,31 +12,36 @@ from attest.boundary.training import JudgedTrainer
 from attest.checks.arrays import expect, expect_same_bits
 from attest.checks.training import (
     expect_log,
-    expect_number,
     expect_ratio,
     expect_same_reports,
     expect_same_run,
     expect_step,
+    expect_within,
     whole_parameters,
 )
+from attest.contract import Architecture
 from attest.judging.evidence import note_case
 from attest.judging.property import given, verifies
 from attest.milestones.m05_training.cases.model import words_of
 from attest.milestones.m05_training.cases.training import BOS, EOS, PAD, TrainingCase, joined, training_cases
 from attest.outcomes import NotOffered
-from attest.reference.shadow import Shadow, evaluation_loss
 
 
 def trainer_of(impl: JudgedImplementation, case: TrainingCase) -> JudgedTrainer:
     """A fresh trainer with the case's weights."""
-    return JudgedTrainer(impl, case.config, case.parameters)
+    return case.trainer(impl, case.parameters)
+
+
+def fixed_case(impl: JudgedImplementation, architecture: Architecture, **fields: Any) -> TrainingCase:
+    """A case that is not drawn."""
+    return TrainingCase(architecture=architecture, **fields).fitted(impl)
 
 
 @verifies("M5.6", effort=0.3)
 @given(case=training_cases(clips=("one", "one", "middle")))
 def steps_equal_the_reference(impl: JudgedImplementation, case: TrainingCase) -> None:
     """Loss, rate, norm and parameters of four steps over batches with norms above and below the limit."""
-    trainer, shadow = trainer_of(impl, case), Shadow(case.config)
+    trainer, shadow = trainer_of(impl, case), case.shadow()
     for batch in case.batches:
         expect_step(trainer, shadow, [batch])
 
@@ -49,7 +56,7 @@ def steps_take_the_rate_of_the_schedule(impl: JudgedImplementation, case: Traini
     except NotOffered:
         case = case.but(schedule="inverse_sqrt")
         trainer = trainer_of(impl, case)
-    shadow = Shadow(case.config)
+    shadow = case.shadow()
     for batch in case.batches:
         expect_step(trainer, shadow, [batch])
 
@@ -58,7 +65,7 @@ def steps_take_the_rate_of_the_schedule(impl: JudgedImplementation, case: Traini
 @given(case=training_cases(steps=5))
 def accumulated_batches_equal_one_large_batch(impl: JudgedImplementation, case: TrainingCase) -> None:
     """Three batches, then two, of unequal sizes and lengths; clipped once."""
-    trainer, shadow = trainer_of(impl, case), Shadow(case.config)
+    trainer, shadow = trainer_of(impl, case), case.shadow()
     for parts in (case.batches[:3], case.batches[3:], case.batches[1:3]):
         expect_step(trainer, shadow, [joined(parts)], accumulated=parts)
 
@@ -68,31 +75,33 @@ def accumulated_batches_equal_one_large_batch(impl: JudgedImplementation, case: 
 def labels_are_the_input_shifted_by_one(impl: JudgedImplementation, case: TrainingCase, rows: int) -> None:
     """The first loss and gradient; and with more padding they are the same."""
     batch = joined([case.batches[0], *case.but(steps=2, rows=rows).batches[1:]])
-    expect_step(trainer_of(impl, case), Shadow(case.config), [batch])
+    expect_step(trainer_of(impl, case), case.shadow(), [batch])
     longer = {name: np.pad(ids, ((0, 0), (0, 2))) for name, ids in batch.items()}
-    expect_step(trainer_of(impl, case), Shadow(case.config), [longer])
+    expect_step(trainer_of(impl, case), case.shadow(), [longer])
 
 
 @verifies("M5.9")
-def the_shortest_target_asks_for_the_end(impl: JudgedImplementation) -> None:
+def the_shortest_target_asks_for_the_end(impl: JudgedImplementation, architecture: Architecture) -> None:
     """BOS EOS: one label, and it is EOS."""
-    case = TrainingCase(steps=1, dtype=impl.dtypes[-1], clip="one").fitted(impl)
-    batch = {"source": np.array([[3, 4]] * 2), "target": np.array([[BOS, EOS]] * 2)}
-    note_case(f"{case} target=BOS EOS", "shortest")
-    expect_step(trainer_of(impl, case), Shadow(case.config), [batch])
+    case = fixed_case(impl, architecture, steps=1, dtype=impl.dtypes[-1], clip="one")
+    batch = case.asking_for(np.array([[3, 4]] * 2), np.array([[BOS, EOS]] * 2))
+    note_case(f"{case} {architecture.written}=BOS EOS", "shortest")
+    expect_step(trainer_of(impl, case), case.shadow(), [batch])
 
 
 @verifies("M5.9")
-def the_longest_target_has_one_column_more_than_max_len(impl: JudgedImplementation) -> None:
-    """The decoder reads all columns but the last: max_len of them."""
-    case = TrainingCase(steps=1, dtype=impl.dtypes[-1], clip="one").fitted(impl)
+def the_longest_target_has_one_column_more_than_max_len(
+    impl: JudgedImplementation, architecture: Architecture
+) -> None:
+    """The model reads all columns but the last: max_len of them."""
+    case = fixed_case(impl, architecture, steps=1, dtype=impl.dtypes[-1], clip="one")
     longest = case.config.max_len
     words = words_of(case.rng(5), 4, longest, case.vocab, (PAD, BOS, EOS))
-    target = np.pad(words[2:], ((0, 0), (1, 0)), constant_values=BOS)
-    target[:, -1] = EOS
-    note_case(f"{case} target of {longest + 1} columns, max_len={longest}", "longest")
-    batch = {"source": words[:2], "target": target}
-    expect_step(trainer_of(impl, case), Shadow(case.config), [batch])
+    written = np.pad(words[2:], ((0, 0), (1, 0)), constant_values=BOS)
+    written[:, -1] = EOS
+    note_case(f"{case} {architecture.written} of {longest + 1} columns, max_len={longest}", "longest")
+    batch = case.asking_for(words[:2], written)
+    expect_step(trainer_of(impl, case), case.shadow(), [batch])
 
 
 @verifies("M5.10", effort=0.2)
@@ -100,22 +109,24 @@ def the_longest_target_has_one_column_more_than_max_len(impl: JudgedImplementati
 def each_step_sees_its_own_batch_only(impl: JudgedImplementation, case: TrainingCase) -> None:
     """The norm after other steps is the norm of this batch at these parameters."""
     trainer = trainer_of(impl, case)
-    shadow = Shadow(case.config)
+    shadow = case.shadow()
     for i, batch in enumerate((*case.batches, case.batches[0]), 1):
         wanted = shadow(whole_parameters(trainer), [batch]).norm
-        expect_number(trainer.step(batch)["norm"], wanted, f"the gradient norm of step {i}")
+        expect_within(trainer.step(batch)["norm"], wanted, f"the gradient norm of step {i}")
 
 
 @verifies("M5.10")
-def training_uses_dropout_and_evaluation_does_not(impl: JudgedImplementation) -> None:
+def training_uses_dropout_and_evaluation_does_not(
+    impl: JudgedImplementation, architecture: Architecture
+) -> None:
     """Also after evaluate; the chance that four noisy losses are all this near the quiet one is nil."""
-    case = TrainingCase(dropout=0.5, warmup=400, rows=6, clip="one", dtype=impl.dtypes[0]).fitted(impl)
+    case = fixed_case(impl, architecture, dropout=0.5, warmup=400, rows=6, clip="one", dtype=impl.dtypes[0])
     trainer = trainer_of(impl, case)
     for when in ("at first", "after an evaluation"):
         note_case(f"{case} {when}", "dropout")
         gaps = []
         for batch in case.batches:
-            quiet = float(evaluation_loss(case.config, whole_parameters(trainer), [batch]).value)
+            quiet = float(case.shadow().evaluation_loss(whole_parameters(trainer), [batch]).value)
             gaps.append(abs(trainer.step(batch)["loss"] - quiet))
         near = f"within {max(gaps):.2g} of those without"
         seen = f"the losses of four steps with dropout {case.dropout} {when} are {near}"
@@ -124,9 +135,9 @@ def training_uses_dropout_and_evaluation_does_not(impl: JudgedImplementation) ->
 
 
 @verifies("M5.10")
-def every_step_draws_noise_of_its_own(impl: JudgedImplementation) -> None:
+def every_step_draws_noise_of_its_own(impl: JudgedImplementation, architecture: Architecture) -> None:
     """At a rate of next to nothing, the losses of the same batch differ by their dropout alone."""
-    case = TrainingCase(dropout=0.5, warmup=10**8, rows=6, clip="one", dtype=impl.dtypes[0]).fitted(impl)
+    case = fixed_case(impl, architecture, dropout=0.5, warmup=10**8, rows=6, clip="one", dtype=impl.dtypes[0])
     note_case(f"{case} the same batch four times", "dropout")
     trainer = trainer_of(impl, case)
     losses = [trainer.step(case.batches[1])["loss"] for _ in range(4)]
@@ -135,12 +146,11 @@ def every_step_draws_noise_of_its_own(impl: JudgedImplementation) -> None:
 
 
 @verifies("M5.10")
-def evaluation_leaves_the_mode(impl: JudgedImplementation) -> None:
+def evaluation_leaves_the_mode(impl: JudgedImplementation, architecture: Architecture) -> None:
     """A model in train mode is in train mode afterwards, and one in eval mode in eval mode."""
-    case = TrainingCase(dropout=0.5, rows=6, dtype=impl.dtypes[0]).fitted(impl)
+    case = fixed_case(impl, architecture, dropout=0.5, rows=6, dtype=impl.dtypes[0])
     trainer = trainer_of(impl, case)
-    batch = case.batches[1]
-    inputs = {"source": batch["source"], "target": batch["target"][:, :-1]}
+    inputs = architecture.inputs(case.batches[1])
     trainer.model.eval()
     quiet = trainer.model(**inputs)["logits"]
     for mode in ("train", "eval"):
@@ -181,12 +191,12 @@ def fit_makes_the_steps_of_step(impl: JudgedImplementation, case: TrainingCase, 
 @given(case=training_cases(dropout=0.3, steps=3))
 def the_same_seed_gives_the_same_run(impl: JudgedImplementation, case: TrainingCase) -> None:
     """To the bit, with dropout, and whatever other trainers do meanwhile."""
-    alone = JudgedTrainer(impl, case.config)
+    alone = case.trainer(impl)
     start = whole_parameters(alone)
     wanted = [alone.step(batch) for batch in case.batches]
     one, other = (
-        JudgedTrainer(impl, case.config),
-        JudgedTrainer(impl, case.config.but(seed=case.seed + 1)),
+        case.trainer(impl),
+        case.trainer(impl, seed=case.seed + 1),
     )
     expect_same_run(one.parameters(), start, "of a second trainer with the same seed")
     moved = any(not np.array_equal(value, start[name]) for name, value in whole_parameters(other).items())
@@ -204,7 +214,7 @@ def the_same_seed_gives_the_same_run(impl: JudgedImplementation, case: TrainingC
 def evaluation_is_the_loss_per_token(impl: JudgedImplementation, case: TrainingCase) -> None:
     """Over all batches together, without smoothing and dropout, however they are cut."""
     trainer = trainer_of(impl, case)
-    wanted = evaluation_loss(case.config, whole_parameters(trainer), case.batches)
+    wanted = case.shadow().evaluation_loss(whole_parameters(trainer), case.batches)
     whole = [joined(case.batches)]
     for batches, once, how in (
         (case.batches, False, "batch by batch"),
@@ -212,7 +222,7 @@ def evaluation_is_the_loss_per_token(impl: JudgedImplementation, case: TrainingC
         (whole, False, "in one batch"),
     ):
         seen = trainer.evaluate(batches, once=once)
-        expect_number(seen["loss"], wanted, f"the evaluated loss, {how},")
+        expect_within(seen["loss"], wanted, f"the evaluated loss, {how},")
         expect_ratio(seen["perplexity"], float(np.exp(seen["loss"])), 1e-5, "perplexity, against exp(loss),")
 
 

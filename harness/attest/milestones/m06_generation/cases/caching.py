@@ -6,8 +6,8 @@ its rows the old rows 1, 1 and 0. Shapes: B rows, t tokens so far, n new tokens,
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from hypothesis import strategies as st
@@ -15,10 +15,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from attest.boundary import JudgedImplementation
 from attest.checks.arrays import expect_close
-from attest.contract import Array
+from attest.contract import Architecture, Array
+from attest.judging.cases import UNSAID
 from attest.judging.evidence import current, note_case
 from attest.judging.property import print_drawn
-from attest.milestones.m06_generation.cases.generation import ROOM, ModelCase, model_fields
+from attest.milestones.m06_generation.cases.generation import ROOM, DecodingCase, model_fields
 from attest.outcomes import Expected
 from attest.reference.oracle import expected
 
@@ -27,23 +28,29 @@ MAX_ROWS = 5
 
 
 @dataclass(frozen=True, kw_only=True)
-class CacheCase(ModelCase):
-    """A model, sources of unequal length, and what is done."""
+class CacheCase(DecodingCase):
+    """A model, prompts of unequal length, and what is done."""
 
     kind: ClassVar[str] = "cache"
 
     script: str = ""
+    trains: bool = field(default=True, metadata=UNSAID)  # whether its model may be trained in between
+
+    def fitted(self, impl: JudgedImplementation) -> Self:
+        """Not trained where a trainer of this config would cost graphs of its own."""
+        case = super().fitted(impl)
+        return case.but(trains=False) if impl.policy.one_config else case
 
     def tokens(self, turn: int, rows: int, count: int) -> Array:
         """(rows, count): what is fed in one step; every turn has tokens of its own."""
-        return self.real_ids(self.rng(3, turn), (rows, count), self.config.target_vocab)
+        return self.real_ids(self.rng(3, turn), (rows, count), self.num_classes)
 
 
 @dataclass
 class Session:
     """One decoding under way: the implementation's state beside the tokens it should stand for."""
 
-    source: Array
+    prompt: Array
     tokens: Array
     state: Any
 
@@ -52,9 +59,7 @@ class CacheRun:
     """Does what a script says and holds every step to the full pass."""
 
     def __init__(self, impl: JudgedImplementation, case: CacheCase) -> None:
-        self.case, self.factor = case.but(script=""), impl.factor("transformer")
-        self.model = case.loaded(impl, "transformer")
-        self.fewest = impl.policy.min_size  # rows a reorder leaves
+        self.case, self.model = case.but(script=""), case.model(impl)
         self.sessions: list[Session] = []
         self.words: list[str] = []
 
@@ -68,11 +73,12 @@ class CacheRun:
         current().case = self.line
 
     def open(self) -> None:
-        """Start on a source of its own."""
+        """Start on a prompt of its own, or on as many empty rows."""
         self.did("o")
-        source = self.case.another_source(len(self.sessions))
-        empty = np.zeros((len(source), 0), np.int64)
-        self.sessions.append(Session(source, empty, self.model.start(source)))
+        prompt = self.case.another_prompt(len(self.sessions))
+        empty = np.zeros((len(prompt), 0), np.int64)
+        state = self.model.start(self.case.architecture.beginning(prompt))
+        self.sessions.append(Session(prompt, empty, state))
 
     def room(self, index: int) -> int:
         """How many tokens still fit."""
@@ -82,25 +88,26 @@ class CacheRun:
         """The new tokens' logits are those of the full pass on all tokens."""
         self.did(f"s{index}:{count}")
         session = self.sessions[index]
-        new = self.case.tokens(len(self.words), len(session.source), count)
+        new = self.case.tokens(len(self.words), len(session.tokens), count)
         session.tokens = np.concatenate([session.tokens, new], axis=1)
         wanted = self.full_pass(session)
         seen, session.state = self.model.step(session.state, new)
-        late = Expected(wanted.value[:, -count:], 2 * self.factor * wanted.bound[:, -count:])
+        late = Expected(wanted.value[:, -count:], 2 * self.model.widening * wanted.bound[:, -count:])
         expect_close(seen, late, "the logits of a cached step")
 
     def full_pass(self, session: Session) -> Expected:
         """(B, t, V) with bounds."""
-        inputs = {"source": session.source, "target": session.tokens}
-        return expected("transformer", self.case.config, self.case.parameters, inputs)["logits"]
+        architecture = self.case.architecture
+        inputs = architecture.reading(session.prompt, session.tokens)
+        return expected(architecture.operation, self.case.config, self.case.parameters, inputs)["logits"]
 
     def reorder(self, index: int, rows: list[int]) -> None:
         """Rows repeat, drop and grow; the tokens follow."""
         session = self.sessions[index]
-        rows = [*rows, *rows[-1:] * (self.fewest - len(rows))]
-        chosen = np.array([row % len(session.source) for row in rows], np.int64)
+        rows = [*rows, *rows[-1:] * (self.case.smallest - len(rows))]
+        chosen = np.array([row % len(session.tokens) for row in rows], np.int64)
         self.did(f"r{index}:{'-'.join(map(str, chosen))}")
-        session.source, session.tokens = session.source[chosen], session.tokens[chosen]
+        session.prompt, session.tokens = session.prompt[chosen], session.tokens[chosen]
         session.state = self.model.reorder(session.state, chosen)
 
     def play(self, script: str) -> None:
@@ -115,15 +122,15 @@ class CacheRun:
                 self.step(int(index), min(int(argument), self.room(int(index))))
 
 
-def machine_of(impl: JudgedImplementation) -> type[RuleBasedStateMachine]:
-    """The machine whose runs are scripts for this implementation."""
+def machine_of(impl: JudgedImplementation, architecture: Architecture) -> type[RuleBasedStateMachine]:
+    """The machine whose runs are scripts for this implementation's model."""
 
     class CachedDecoding(RuleBasedStateMachine):
         run: CacheRun
 
         @initialize(case=cache_cases(scripted=False))
         def begin(self, case: CacheCase) -> None:
-            fitted = case.fitted(impl)
+            fitted = case.of(architecture).fitted(impl)
             note_case(str(fitted), *fitted.regimes)
             self.run = CacheRun(impl, fitted)
             self.run.open()

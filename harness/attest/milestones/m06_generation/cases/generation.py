@@ -1,6 +1,6 @@
 """Small models that write, and what they are asked for.
 
-Shapes: B batch, S source length, D width, V vocabulary, W beam width, K results.
+Shapes: B batch, S length of the prompt, D width, V vocabulary, W beam width, K results.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from attest.boundary import JudgedComponent, JudgedImplementation
 from attest.contract import Array, Config
-from attest.judging.cases import Case, dtypes, seeds
+from attest.judging.architectures import ArchitectureCase
+from attest.judging.cases import dtypes, seeds
 from attest.reference.oracle import random_parameters
 from attest.reference.search import Searcher
 from attest.reference.teacher import SUPPRESSED, Teacher
@@ -27,8 +28,11 @@ ALPHAS = (0.0, 0.6, 1.0, 2.0, -0.5, -1.5)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelCase(Case):
-    """A model with random weights and a batch of right-padded sources; row 0 is as long as the batch."""
+class DecodingCase(ArchitectureCase):
+    """A model with random weights and a batch of prompts; row 0 is as long as the batch.
+
+    A prompt that is read apart is padded on the right, one that the model continues on the left.
+    """
 
     lengths: ClassVar[tuple[str, ...]] = ("B", "S")
 
@@ -71,21 +75,46 @@ class ModelCase(Case):
 
     @cached_property
     def parameters(self) -> dict[str, Array]:
-        return random_parameters("transformer", self.config, self.rng(1))
+        return random_parameters(self.architecture.operation, self.config, self.rng(1))
 
     @property
-    def source(self) -> Array:
-        """(B, S) of the case's own seed."""
-        return self.another_source(0)
+    def num_classes(self) -> int:
+        """V."""
+        return self.architecture.num_classes(self.config)
 
-    def another_source(self, salt: int, S: int | None = None) -> Array:
-        """(B, S): ids, then padding; the rows differ in length."""
+    @property
+    def prompt_vocabulary(self) -> int:
+        """How many ids a prompt may hold."""
+        return self.architecture.vocabulary(self.architecture.prompt, self.config)
+
+    @property
+    def prompt(self) -> Array:
+        """(B, S) of the case's own seed."""
+        return self.another_prompt(0)
+
+    def another_prompt(self, salt: int, S: int | None = None) -> Array:
+        """(B, S): ids and padding; the rows differ in length."""
         rng, S = self.rng(2, salt), S or self.S
-        ids = self.real_ids(rng, (self.B, S), SOURCE_VOCAB)
+        ids = self.real_ids(rng, (self.B, S), self.prompt_vocabulary)
         own = rng.integers(1, S + 1, self.B)
         own[0] = S
-        ids[np.arange(S) >= own[:, None]] = self.config.pad_id
+        padded = np.arange(S) >= own[:, None]
+        ids[padded[:, ::-1] if self.architecture.starts_from_rows else padded] = self.config.pad_id
         return ids
+
+    def alone(self, row: int, extra: int = 0) -> Array:
+        """(1, n): one row of the prompt without its padding, or with some more of it."""
+        ids = self.prompt[row : row + 1]
+        ids = ids[:, ids[0] != self.config.pad_id]
+        more = max(0, self.smallest - ids.shape[1]) + extra
+        where = (more, 0) if self.architecture.starts_from_rows else (0, more)
+        return np.pad(ids, ((0, 0), where), constant_values=self.config.pad_id)
+
+    def longest(self) -> tuple[Array, int]:
+        """A prompt, and how many tokens can be written with it until every position is taken."""
+        if not self.architecture.starts_from_rows:
+            return self.another_prompt(1, ROOM), ROOM
+        return self.another_prompt(1, ROOM // 2), ROOM - ROOM // 2
 
     def real_ids(self, rng: np.random.Generator, shape: tuple[int, ...], vocabulary: int) -> Array:
         """Anything but padding."""
@@ -99,14 +128,22 @@ class ModelCase(Case):
         component.load(self.parameters)
         return component
 
+    def model(self, impl: JudgedImplementation) -> JudgedComponent:
+        """What is decoded step by step."""
+        return self.loaded(impl, self.architecture.operation)
+
+    def generator(self, impl: JudgedImplementation) -> JudgedComponent:
+        """What writes."""
+        return self.loaded(impl, self.architecture.generate)
+
 
 @dataclass(frozen=True, kw_only=True)
-class GenerationCase(ModelCase):
+class GenerationCase(DecodingCase):
     """`limit` tokens at most; `eos` is added to the projection's bias for EOS: below 0 it ends later."""
 
     kind: ClassVar[str] = "generation"
     gain: ClassVar[float] = 2.0  # of the projection: the larger, the more tokens differ in probability
-    lengths: ClassVar[tuple[str, ...]] = (*ModelCase.lengths, "limit")
+    lengths: ClassVar[tuple[str, ...]] = (*DecodingCase.lengths, "limit")
 
     limit: int = 6
     eos: float = 0.0
@@ -119,24 +156,42 @@ class GenerationCase(ModelCase):
     @cached_property
     def parameters(self) -> dict[str, Array]:
         """Padding and BOS are never chosen."""
-        made = random_parameters("transformer", self.config, self.rng(1))
-        bias = made["projection.bias"].copy()
+        made = random_parameters(self.architecture.operation, self.config, self.rng(1))
+        last = self.architecture.projection
+        bias = made[f"{last}.bias"].copy()
         bias[self.config.eos_id] += self.eos
         bias[[self.config.pad_id, self.config.bos_id]] = SUPPRESSED
-        weight = (self.gain * made["projection.weight"]).astype(bias.dtype)
-        return {**made, "projection.bias": bias, "projection.weight": weight}
+        weight = (self.gain * made[f"{last}.weight"]).astype(bias.dtype)
+        return {**made, f"{last}.bias": bias, f"{last}.weight": weight}
+
+    @property
+    def bias(self) -> Array:
+        """(V,): of the projection."""
+        return self.parameters[f"{self.architecture.projection}.bias"]
+
+    def always_saying(self, logits: Array) -> dict[str, Array]:
+        """Parameters of a model whose logits (V,) are the same at every step: its projection is a bias."""
+        last = self.architecture.projection
+        weight = np.zeros_like(self.parameters[f"{last}.weight"])
+        return {**self.parameters, f"{last}.weight": weight, f"{last}.bias": logits.astype(weight.dtype)}
 
     def teacher(self, impl: JudgedImplementation) -> Teacher:
         """Who reads what the implementation wrote, with the bounds it declares."""
-        return Teacher(self.config, self.parameters, impl.factor("generate"))
+        factor = impl.factor(self.architecture.generate)
+        return Teacher(self.config, self.parameters, factor, self.architecture)
 
     @cached_property
     def searcher(self) -> Searcher:
-        return Searcher(self.config, self.parameters)
+        return Searcher(self.config, self.parameters, self.architecture)
 
-    def request(self, **changes: Any) -> dict[str, Any]:
+    def request(self, prompt: Array | None = None, **changes: Any) -> dict[str, Any]:
         """Keywords of one greedy call."""
-        return {"source": self.source, "max_len": self.limit, "method": "greedy", **changes}
+        return {**self.plain_request(prompt), "method": "greedy", **changes}
+
+    def plain_request(self, prompt: Array | None = None) -> dict[str, Any]:
+        """What every call needs: a prompt, and how much to write."""
+        given = self.prompt if prompt is None else prompt
+        return {self.architecture.prompt_keyword: given, "max_len": self.limit}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,10 +217,10 @@ class BeamCase(GenerationCase):
     def regimes(self) -> tuple[str, ...]:
         return (*super().regimes, f"W={min(self.W, 5)}", f"alpha={self.alpha}")
 
-    def request(self, **changes: Any) -> dict[str, Any]:
+    def request(self, prompt: Array | None = None, **changes: Any) -> dict[str, Any]:
         """Keywords of one beam search."""
         asked = {"width": self.W, "num_results": self.K, "alpha": self.alpha, "method": "beam"}
-        return {"source": self.source, "max_len": self.limit, **asked, **changes}
+        return {**self.plain_request(prompt), **asked, **changes}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
-from attest.boundary import JudgedImplementation
+from attest.boundary import JudgedComponent, JudgedImplementation
 from attest.checks.arrays import expect, expect_refused, expect_same_bits
 from attest.checks.generation import (
     Found,
@@ -17,7 +18,7 @@ from attest.checks.generation import (
     results_of,
     tolerance_of,
 )
-from attest.contract import Array
+from attest.contract import Architecture, Array
 from attest.judging.evidence import note_case
 from attest.judging.property import given, verifies
 from attest.milestones.m06_generation.cases.generation import (
@@ -29,19 +30,19 @@ from attest.milestones.m06_generation.cases.generation import (
     outputs,
     uneven_cases,
 )
-from attest.reference.teacher import Reading, summed
+from attest.reference.teacher import Reading, Tokens, summed
 
 
-def beam(impl: JudgedImplementation, case: BeamCase, **changes: object) -> list[list[Found]]:
+def beam(impl: JudgedImplementation, case: BeamCase, **changes: Any) -> list[list[Found]]:
     """The K results of each row."""
-    seen = case.loaded(impl, "generate")(**case.request(**changes))
-    return results_of(seen, case.config, case.B, case.K, case.limit)
+    seen = case.generator(impl)(**case.request(**changes))
+    return results_of(seen, case, case.B, case.K, case.limit)
 
 
 def read(impl: JudgedImplementation, case: BeamCase, row: int, found: list[Found]) -> list[Reading]:
     """What the model says of the hypotheses of one row when it is fed them whole."""
-    source = np.repeat(case.source[row : row + 1], len(found), axis=0)
-    return case.teacher(impl).read(source, [tokens for tokens, _ in found])
+    prompt = np.repeat(case.prompt[row : row + 1], len(found), axis=0)
+    return case.teacher(impl).read(prompt, [tokens for tokens, _ in found])
 
 
 @verifies("M6.2", effort=0.5)
@@ -50,7 +51,7 @@ def a_wide_beam_is_exhaustive_search(impl: JudgedImplementation, case: BeamCase)
     """With V^max_len hypotheses nothing is pruned, so the results are the best of all outputs."""
     for row, found in enumerate(beam(impl, case)):
         expect_ordered(found)
-        wanted = case.searcher.exhaustive(case.source[row : row + 1], case.limit, case.alpha)
+        wanted = case.searcher.exhaustive(case.prompt[row : row + 1], case.limit, case.alpha)
         readings = read(impl, case, row, found)
         expect_best(found, wanted, tolerance_of(readings, case.alpha, case.limit))
 
@@ -73,7 +74,7 @@ def expect_searched(impl: JudgedImplementation, case: BeamCase) -> None:
     """Row by row what the slow search finds for the row alone, where no candidates are nearly tied."""
     for row, found in enumerate(beam(impl, case)):
         expect_ordered(found)
-        wanted = case.searcher.beam(case.source[row : row + 1], case.limit, case.W, case.alpha)
+        wanted = case.searcher.beam(case.prompt[row : row + 1], case.limit, case.W, case.alpha)
         tolerance = tolerance_of(read(impl, case, row, found), case.alpha, case.limit)
         if wanted.gap > 2 * tolerance:
             expect_best(found, wanted.results, tolerance)
@@ -89,12 +90,13 @@ def width_one_is_greedy(impl: JudgedImplementation, case: BeamCase) -> None:
 
 
 @verifies("M6.2")
-def four_wide_by_default(impl: JudgedImplementation) -> None:
+def four_wide_by_default(impl: JudgedImplementation, architecture: Architecture) -> None:
     """Without a width four results can be had and five cannot; alpha is 0.6 and the method beam."""
-    case = BeamCase(B=2, S=3, symbols=11, limit=5, W=4, K=4, seed=3, dtype=impl.dtypes[0]).fitted(impl)
+    case = BeamCase(B=2, S=3, symbols=11, limit=5, W=4, K=4, seed=3, dtype=impl.dtypes[0])
+    case = case.of(architecture).fitted(impl)
     note_case(str(case), "defaults")
-    component = case.loaded(impl, "generate")
-    plain = {"source": case.source, "max_len": case.limit}
+    component = case.generator(impl)
+    plain = case.plain_request()
     wanted, seen = component(**case.request()), component(**plain, num_results=4)
     for name in ("tokens", "scores"):
         expect(name in seen and name in wanted, f"generate returned no {name}")
@@ -108,12 +110,10 @@ def four_wide_by_default(impl: JudgedImplementation) -> None:
 @given(case=beam_cases(min_rows=2))
 def every_score_is_that_of_its_tokens(impl: JudgedImplementation, case: BeamCase) -> None:
     """The implementation's own model, fed each hypothesis whole, gives its score."""
-    model = case.loaded(impl, "transformer")
+    model = case.model(impl)
     for row, found in enumerate(beam(impl, case)):
         expect_ordered(found)
-        teacher = case.teacher(impl)
-        fed = no_smaller(teacher.inputs([tokens for tokens, _ in found]), impl, case)
-        own = logits_of(model(source=np.repeat(case.source[row : row + 1], len(fed), axis=0), target=fed))
+        own = own_logits(model, impl, case, row, [tokens for tokens, _ in found])
         readings = read(impl, case, row, found)
         said = [
             Reading(r.tokens, r.logits, r.bounds, summed(own[k], r.tokens), 2 * r.error)
@@ -122,29 +122,38 @@ def every_score_is_that_of_its_tokens(impl: JudgedImplementation, case: BeamCase
         expect_scores(found, said, case.alpha)
 
 
-def no_smaller(fed: Array, impl: JudgedImplementation, case: BeamCase) -> Array:
-    """The targets (K, L), with rows and padding added up to the least size of a shape policy."""
-    rows, length = (max(0, impl.policy.min_size - n) for n in fed.shape)
-    wide = np.pad(fed, ((0, 0), (0, length)), constant_values=case.config.pad_id)
-    return np.pad(wide, ((0, rows), (0, 0)), mode="edge")
+def own_logits(
+    model: JudgedComponent, impl: JudgedImplementation, case: BeamCase, row: int, hypotheses: list[Tokens]
+) -> Array:
+    """(K, L, V): what the implementation's model says where the tokens of each hypothesis were chosen."""
+    prompt = np.repeat(case.prompt[row : row + 1], len(hypotheses), axis=0)
+    inputs, first = case.teacher(impl).inputs(prompt, hypotheses)
+    seen = model(**no_smaller(inputs, case))
+    expect("logits" in seen, f"{model.operation} returned {sorted(seen)}, should return logits")
+    return seen["logits"][:, first:]
 
 
-def logits_of(seen: dict[str, Array]) -> Array:
-    """The model's output."""
-    expect("logits" in seen, f"transformer returned {sorted(seen)}, should return logits")
-    return seen["logits"]
+def no_smaller(inputs: dict[str, Array], case: BeamCase) -> dict[str, Array]:
+    """With rows, and padding behind what is written, up to the least size of the case."""
+    written, wide = case.architecture.written, {}
+    for name, ids in inputs.items():
+        rows, columns = (max(0, case.smallest - n) for n in ids.shape)
+        behind = columns if name == written else 0
+        longer = np.pad(ids, ((0, 0), (0, behind)), constant_values=case.config.pad_id)
+        wide[name] = np.pad(longer, ((0, rows), (0, 0)), mode="edge")
+    return wide
 
 
 @verifies("M6.8", effort=0.5)
 @given(case=beam_cases())
 def the_score_follows_its_formula(impl: JudgedImplementation, case: BeamCase) -> None:
     """log-probability / ((5 + n) / 6)^alpha for every alpha, and 0.6 is the default."""
-    component = case.loaded(impl, "generate")
+    component = case.generator(impl)
     for alpha in (*ALPHAS, None):
-        request = case.request(**{} if alpha is None else {"alpha": alpha})
+        request = case.request(alpha=alpha)
         if alpha is None:
             del request["alpha"]
-        seen = results_of(component(**request), case.config, case.B, case.K, case.limit)
+        seen = results_of(component(**request), case, case.B, case.K, case.limit)
         for row, found in enumerate(seen):
             expect_scores(found, read(impl, case, row, found), 0.6 if alpha is None else alpha)
 

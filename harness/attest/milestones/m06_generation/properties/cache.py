@@ -12,6 +12,7 @@ from attest.boundary import JudgedComponent, JudgedImplementation
 from attest.boundary.training import JudgedTrainer
 from attest.checks.arrays import expect, expect_close, expect_refused
 from attest.checks.cost import Workload, step_flops, step_seconds
+from attest.contract import Architecture
 from attest.judging.evidence import note_case
 from attest.judging.options import takes
 from attest.judging.property import given, stateful, verifies
@@ -24,9 +25,9 @@ SHORT, LONG = 50, 400
 
 @verifies("M6.3")
 @stateful(steps=8, replay="a_script_of_steps_equals_the_full_pass")
-def a_cached_step_equals_the_full_pass(impl: JudgedImplementation) -> Any:
+def a_cached_step_equals_the_full_pass(impl: JudgedImplementation, architecture: Architecture) -> Any:
     """A cached step gives the full pass's logits, whatever was started, stepped and reordered before."""
-    return machine_of(impl)
+    return machine_of(impl, architecture)
 
 
 @verifies("M6.3", effort=0.5)
@@ -39,8 +40,8 @@ def a_script_of_steps_equals_the_full_pass(impl: JudgedImplementation, case: Cac
 @verifies("M6.3", effort=0.3)
 @given(case=cache_cases(scripted=False))
 def a_start_follows_the_parameters(impl: JudgedImplementation, case: CacheCase) -> None:
-    """The same source is started again after a load, and read with what was loaded."""
-    model = case.loaded(impl, "transformer")
+    """The same prompt is started again after a load, and read with what was loaded."""
+    model = case.model(impl)
     expect_cached(model, case)
     model.load(case.but(seed=case.seed + 1).parameters)
     expect_cached(model, case)
@@ -49,25 +50,26 @@ def a_start_follows_the_parameters(impl: JudgedImplementation, case: CacheCase) 
 @verifies("M6.3", effort=0.2)
 @given(case=cache_cases(scripted=False))
 def a_start_follows_training(impl: JudgedImplementation, case: CacheCase) -> None:
-    """The same source is started again after steps of the trainer, which may change weights in place."""
-    config = case.config.but(dropout=0.0, warmup=1)
-    if impl.policy.one_config or not takes(impl, "trainer", config):
-        return  # under such a policy training would cost graphs of its own
-    trainer = JudgedTrainer(impl, config, case.parameters)
+    """The same prompt is started again after steps of the trainer, which may change weights in place."""
+    architecture, config = case.architecture, case.config.but(dropout=0.0, warmup=1)
+    if not (case.trains and takes(impl, architecture.trainer, config)):
+        return
+    trainer = JudgedTrainer(impl, config, case.parameters, architecture)
     expect_cached(trainer.model, case)
     for turn in range(2):
-        target = case.tokens(turn, case.B, 5)
-        target[:, 0], target[:, -1] = config.bos_id, config.eos_id
-        trainer.step({"source": case.source, "target": target})
+        written = case.tokens(turn, case.B, 5)
+        written[:, 0], written[:, -1] = config.bos_id, config.eos_id
+        trainer.step(architecture.reading(case.prompt, written))
         expect_cached(trainer.model, case)
 
 
 def expect_cached(model: JudgedComponent, case: CacheCase) -> None:
     """Start and step give what the full pass gives with the parameters of the moment."""
-    inputs = {"source": case.source, "target": case.tokens(0, case.B, 3)}
-    wanted = expected("transformer", case.config, model.parameters(), inputs)["logits"]
+    architecture, tokens = case.architecture, case.tokens(0, case.B, 3)
+    inputs = architecture.reading(case.prompt, tokens)
+    wanted = expected(architecture.operation, case.config, model.parameters(), inputs)["logits"]
     model.eval()
-    seen, _ = model.step(model.start(case.source), inputs["target"])
+    seen, _ = model.step(model.start(architecture.beginning(case.prompt)), tokens)
     expect_close(seen, wanted, "the logits of a cached step", factor=2 * model.widening)
 
 
@@ -91,9 +93,9 @@ def no_step_beyond_the_last_position(
 
 
 @verifies("M6.4")
-def a_step_works_on_the_new_token_only(impl: JudgedImplementation) -> None:
+def a_step_works_on_the_new_token_only(impl: JudgedImplementation, architecture: Architecture) -> None:
     """Counted in floating-point operations where torch computes, by growth of time elsewhere."""
-    work = Workload(dtype=impl.dtypes[0])
+    work = Workload(architecture=architecture).fitted(impl)
     seen, needed = step_flops(impl, work, LONG), work.flops_of_a_step
     note_case(f"one step after {LONG} tokens, {work}", "operations" if seen else "seconds")
     if seen:
@@ -103,8 +105,10 @@ def a_step_works_on_the_new_token_only(impl: JudgedImplementation) -> None:
             f"{needed:,}; should be at most 1.5 times that",
         )
         return
-    longer_source = replace(work, S=LONG)
-    for what, long in (("prefix", (work, LONG)), ("source", (longer_source, SHORT))):
+    longer = {"prefix": (work, LONG)}
+    if not architecture.starts_from_rows:
+        longer[architecture.prompt] = (replace(work, S=LONG), SHORT)
+    for what, long in longer.items():
         few, many = step_seconds(impl, (work, SHORT), long)
         expect(
             many <= 3 * few,

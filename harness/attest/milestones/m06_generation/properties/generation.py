@@ -19,12 +19,11 @@ from attest.checks.generation import (
     results_of,
     tolerance_of,
 )
-from attest.contract import Array
+from attest.contract import Architecture, Array
 from attest.judging.evidence import note_case
 from attest.judging.property import given, verifies
 from attest.milestones.m06_generation.cases.generation import (
     ROOM,
-    SOURCE_VOCAB,
     BeamCase,
     GenerationCase,
     beam_cases,
@@ -38,8 +37,8 @@ from attest.reference.search import Result
 def greedy(component: JudgedComponent, case: GenerationCase, **changes: Any) -> list[Found]:
     """The one result of each row."""
     request = case.request(**changes)
-    rows = len(request["source"])
-    found = results_of(component(**request), case.config, rows, 1, request["max_len"])
+    rows = len(request[case.architecture.prompt_keyword])
+    found = results_of(component(**request), case, rows, 1, request["max_len"])
     return [row[0] for row in found]
 
 
@@ -47,8 +46,8 @@ def greedy(component: JudgedComponent, case: GenerationCase, **changes: Any) -> 
 @given(case=generation_cases())
 def greedy_takes_the_likeliest_token(impl: JudgedImplementation, case: GenerationCase) -> None:
     """Each token has the largest logit given the tokens before it; rows end on their own."""
-    found = greedy(case.loaded(impl, "generate"), case)
-    readings = case.teacher(impl).read(case.source, [tokens for tokens, _ in found])
+    found = greedy(case.generator(impl), case)
+    readings = case.teacher(impl).read(case.prompt, [tokens for tokens, _ in found])
     for row, reading in enumerate(readings):
         expect_greedy(reading, f"row {row}")
     expect_scores(found, readings, 0.0)
@@ -59,13 +58,12 @@ def greedy_takes_the_likeliest_token(impl: JudgedImplementation, case: Generatio
 def of_equal_logits_the_lowest_id_wins(impl: JudgedImplementation, case: GenerationCase) -> None:
     """With a projection of zeros the logits are the bias, to the bit."""
     c = case.config
-    real = [i for i in range(c.target_vocab) if i not in (c.pad_id, c.bos_id)]
+    real = [i for i in range(case.num_classes) if i not in (c.pad_id, c.bos_id)]
     best = sorted(int(i) for i in case.rng(7).choice(real, 2, replace=False))
-    bias = case.parameters["projection.bias"].copy()
+    bias = case.bias.copy()
     bias[real] = np.where(np.isin(real, best), 1.0, -1.0)
-    weight = np.zeros_like(case.parameters["projection.weight"])
-    component = impl.build("generate", c)
-    component.load({**case.parameters, "projection.weight": weight, "projection.bias": bias})
+    component = impl.build(case.architecture.generate, c)
+    component.load(case.always_saying(bias))
     wanted = (best[0],) * (1 if best[0] == c.eos_id else case.limit)
     for tokens, _ in greedy(component, case):
         expect(
@@ -73,24 +71,16 @@ def of_equal_logits_the_lowest_id_wins(impl: JudgedImplementation, case: Generat
         )
 
 
-def row_alone(impl: JudgedImplementation, case: GenerationCase, row: int, extra: int = 0) -> Array:
-    """One row of the source without its padding, or with some more of it; as long as a shape policy asks."""
-    ids = case.source[row : row + 1]
-    ids = ids[:, ids[0] != case.config.pad_id]
-    missing = max(0, impl.policy.min_size - ids.shape[1])
-    return np.pad(ids, ((0, 0), (0, missing + extra)), constant_values=case.config.pad_id)
-
-
 @verifies("M6.9", effort=0.5)
 @given(case=generation_cases(min_rows=2))
 def a_row_does_not_depend_on_its_neighbours(impl: JudgedImplementation, case: GenerationCase) -> None:
     """Greedy gives for each row what it gives for the row alone, however much padding is added."""
-    component = case.loaded(impl, "generate")
+    component = case.generator(impl)
     together = greedy(component, case)
     for row, (tokens, score) in enumerate(together):
         for extra in (0, 3):
-            alone = greedy(component, case, source=row_alone(impl, case, row, extra))[0]
-            reading = case.teacher(impl).read(row_alone(impl, case, row), [alone[0]])[0]
+            alone = greedy(component, case, prompt=case.alone(row, extra))[0]
+            reading = case.teacher(impl).read(case.alone(row), [alone[0]])[0]
             expect_same_choices(tokens, alone[0], reading, f"row {row} in the batch, against alone,")
             if tokens == alone[0]:
                 close = [Result(alone[0], 0.0, alone[1])]
@@ -101,28 +91,29 @@ def a_row_does_not_depend_on_its_neighbours(impl: JudgedImplementation, case: Ge
 @given(case=st.one_of(beam_cases(min_rows=2), uneven_cases()))
 def a_beam_does_not_depend_on_its_neighbours(impl: JudgedImplementation, case: BeamCase) -> None:
     """Hypotheses and scores of a row are those of the row alone, unless two candidates are nearly tied."""
-    component = case.loaded(impl, "generate")
-    together = results_of(component(**case.request()), case.config, case.B, case.K, case.limit)
+    component = case.generator(impl)
+    together = results_of(component(**case.request()), case, case.B, case.K, case.limit)
     for row in range(case.B):
-        source = row_alone(impl, case, row)
-        seen = component(**case.request(source=source))
-        alone = results_of(seen, case.config, 1, case.K, case.limit)[0]
-        readings = case.teacher(impl).read(np.repeat(source, case.K, 0), [tokens for tokens, _ in alone])
+        prompt = case.alone(row)
+        seen = component(**case.request(prompt))
+        alone = results_of(seen, case, 1, case.K, case.limit)[0]
+        readings = case.teacher(impl).read(np.repeat(prompt, case.K, 0), [tokens for tokens, _ in alone])
         tolerance = 2 * tolerance_of(readings, case.alpha, case.limit)
         same = [tokens for tokens, _ in together[row]] == [tokens for tokens, _ in alone]
-        if same or case.searcher.beam(source, case.limit, case.W, case.alpha).gap > 2 * tolerance:
+        if same or case.searcher.beam(prompt, case.limit, case.W, case.alpha).gap > 2 * tolerance:
             expect_best(together[row], [Result(t, 0.0, score) for t, score in alone], tolerance)
 
 
 @verifies("M6.9", effort=0.3)
 @given(case=generation_cases())
 def a_call_does_not_depend_on_the_one_before(impl: JudgedImplementation, case: GenerationCase) -> None:
-    """The second call equals the first, also after one with more rows, a longer source and more tokens."""
-    component = case.loaded(impl, "generate")
-    longer = np.concatenate([case.another_source(1, ROOM)] * 2)
+    """The second call equals the first, also after one with more rows, a longer prompt and more tokens."""
+    component = case.generator(impl)
+    longer, limit = case.longest()
+    more = {case.architecture.prompt_keyword: np.concatenate([longer] * 2), "max_len": limit}
     for request in (case.request(), case.request(method="beam")):
         first = component(**request)
-        component(**{**request, "source": longer, "max_len": ROOM})
+        component(**{**request, **more})
         again = component(**request)
         for name in ("tokens", "scores"):
             expect(name in first and name in again, f"generate returned no {name}")
@@ -132,13 +123,13 @@ def a_call_does_not_depend_on_the_one_before(impl: JudgedImplementation, case: G
 @verifies("M6.6", "M6.9", effort=0.3)
 @given(case=generation_cases(min_limit=2))
 def an_answer_follows_the_parameters(impl: JudgedImplementation, case: GenerationCase) -> None:
-    """Asked again after a load, the same source is answered with what was loaded."""
-    component = case.loaded(impl, "generate")
+    """Asked again after a load, the same prompt is answered with what was loaded."""
+    component = case.generator(impl)
     greedy(component, case)
     other = case.but(seed=case.seed + 1)
     component.load(other.parameters)
     found = greedy(component, case)
-    readings = other.teacher(impl).read(case.source, [tokens for tokens, _ in found])
+    readings = other.teacher(impl).read(case.prompt, [tokens for tokens, _ in found])
     for row, reading in enumerate(readings):
         expect_greedy(reading, f"row {row} after a load")
     expect_scores(found, readings, 0.0)
@@ -159,7 +150,7 @@ def generation_is_in_eval_mode_and_leaves_the_mode_alone(
     impl: JudgedImplementation, case: GenerationCase
 ) -> None:
     """In train mode the answer is that of eval mode; afterwards the training flag is as it was."""
-    component = case.loaded(impl, "generate")
+    component = case.generator(impl)
     wanted = component(**case.request())
     expect(training_flag(component.component) is not True, "training is on after a call in eval mode")
     component.train(case.seed)
@@ -176,33 +167,35 @@ def generation_is_in_eval_mode_and_leaves_the_mode_alone(
 @verifies("M6.9a", effort=0.5)
 @given(case=generation_cases())
 def left_padding_changes_nothing(impl: JudgedImplementation, case: GenerationCase) -> None:
-    """A source padded on the left gives the tokens and score of the source alone."""
-    component = case.loaded(impl, "generate")
+    """A prompt padded on the left gives the tokens and score of the prompt alone."""
+    component = case.generator(impl)
     for row in range(case.B):
-        plain = row_alone(impl, case, row)
+        plain = case.alone(row)
         padded = np.pad(plain, ((0, 0), (1 + row, 0)), constant_values=case.config.pad_id)
         tokens, score = greedy_unless_refused(component, case, padded)
-        alone = greedy(component, case, source=plain)[0]
+        alone = greedy(component, case, prompt=plain)[0]
         reading = case.teacher(impl).read(plain, [alone[0]])[0]
         expect_same_choices(tokens, alone[0], reading, f"row {row} padded on the left, against alone,")
         if tokens == alone[0]:
             expect_best([(tokens, score)], [Result(tokens, 0.0, alone[1])], 2 * reading.error)
 
 
-def greedy_unless_refused(component: JudgedComponent, case: GenerationCase, source: Array) -> Found:
+def greedy_unless_refused(component: JudgedComponent, case: GenerationCase, prompt: Array) -> Found:
     """Left padding may be refused; then the criterion is not offered."""
     try:
         with quiet():
-            component.component(**case.request(source=source))
+            component.component(**case.request(prompt))
     except ValueError as refusal:
-        raise NotOffered(f"left-padded sources are refused: {refusal}") from None
+        stream = case.architecture.prompt_keyword
+        raise NotOffered(f"left-padded {stream}s are refused: {refusal}") from None
     except Exception:
         pass  # the next line reports it
-    return greedy(component, case, source=source)[0]
+    return greedy(component, case, prompt=prompt)[0]
 
 
-def nonsense() -> dict[str, tuple[dict[str, Any], tuple[str, ...]]]:
+def nonsense(case: GenerationCase) -> dict[str, tuple[dict[str, Any], tuple[str, ...]]]:
     """Requests that cannot be meant, and the words a refusal should hold."""
+    name, vocabulary = case.architecture.prompt_keyword, case.prompt_vocabulary
     beam = {"method": "beam", "width": 4, "num_results": 1}
     sample = {"method": "sample"}
     return {
@@ -222,39 +215,44 @@ def nonsense() -> dict[str, tuple[dict[str, Any], tuple[str, ...]]]:
         "top_p=0.0": ({**sample, "top_p": 0.0}, ("top_p", "0.0")),
         "top_p=1.5": ({**sample, "top_p": 1.5}, ("top_p", "1.5")),
         "top_p=nan": ({**sample, "top_p": math.nan}, ("top_p", "nan")),
-        "a source without columns": ({"source": np.zeros((2, 0), np.int64)}, ("source",)),
-        f"a source of {ROOM + 1} tokens": ({"source": np.full((1, ROOM + 1), 4)}, ("source", f"{ROOM + 1}")),
-        f"source id {SOURCE_VOCAB}": (
-            {"source": np.array([[4, SOURCE_VOCAB]])},
-            ("source", f"{SOURCE_VOCAB}"),
-        ),
-        "source id -1": ({"source": np.array([[4, -1]])}, ("source", "-1")),
+        f"a {name} without columns": ({name: np.zeros((2, 0), np.int64)}, (name,)),
+        f"a {name} of {ROOM + 1} tokens": ({name: np.full((1, ROOM + 1), 4)}, (name, f"{ROOM + 1}")),
+        f"{name} id {vocabulary}": ({name: np.array([[4, vocabulary]])}, (name, f"{vocabulary}")),
+        f"{name} id -1": ({name: np.array([[4, -1]])}, (name, "-1")),
     }
 
 
-def nonsensical_calls(impl: JudgedImplementation) -> list[tuple[str, Any, tuple[str, ...]]]:
+def plain_case(impl: JudgedImplementation, architecture: Architecture, limit: int = 3) -> GenerationCase:
+    """A case that is not drawn."""
+    case = GenerationCase(S=2, symbols=11, limit=limit, dtype=impl.dtypes[0], architecture=architecture)
+    return case.fitted(impl)
+
+
+def nonsensical_calls(
+    impl: JudgedImplementation, architecture: Architecture
+) -> list[tuple[str, Any, tuple[str, ...]]]:
     """What is asked, the call, the words."""
-    case = GenerationCase(S=2, symbols=11, limit=3, dtype=impl.dtypes[0]).fitted(impl)
-    component = case.loaded(impl, "generate")
+    case = plain_case(impl, architecture)
+    component = case.generator(impl)
     greedy(component, case)  # a sensible request is answered
     made = []
-    for what, (changes, words) in nonsense().items():
+    for what, (changes, words) in nonsense(case).items():
         request = case.request(**changes)
         made.append((what, lambda request=request: component.component(**request), words))
     return made
 
 
 @verifies("M6.10")
-def nonsense_is_refused(impl: JudgedImplementation) -> None:
+def nonsense_is_refused(impl: JudgedImplementation, architecture: Architecture) -> None:
     """An exception before any output."""
-    for what, call, _ in nonsensical_calls(impl):
+    for what, call, _ in nonsensical_calls(impl, architecture):
         note_case(what, "refusal")
         expect_refused(call, what)
 
 
 @verifies("M6.10a")
-def refusals_name_argument_and_value(impl: JudgedImplementation) -> None:
+def refusals_name_argument_and_value(impl: JudgedImplementation, architecture: Architecture) -> None:
     """A ValueError with the name of the argument and what was given."""
-    for what, call, words in nonsensical_calls(impl):
+    for what, call, words in nonsensical_calls(impl, architecture):
         note_case(what, "refusal")
         expect_refused_by_name(call, what, *words)

@@ -17,12 +17,12 @@ from attest.checks.arrays import (
     expect_shape,
     expect_zero,
 )
-from attest.contract import Array
+from attest.contract import Architecture, Array
 from attest.judging.evidence import current, note_case
 from attest.judging.property import given, print_drawn, verifies
 from attest.milestones.m06_generation.cases.generation import GenerationCase, generation_cases
 from attest.milestones.m06_generation.cases.sampling import COLD, LogitsCase, logits_cases
-from attest.milestones.m06_generation.properties.generation import greedy
+from attest.milestones.m06_generation.properties.generation import greedy, plain_case
 from attest.reference.assembly import oracle_parts
 
 DRAWS = 4096
@@ -74,8 +74,8 @@ def drawing_at_zero_temperature_is_greedy(
     impl: JudgedImplementation, case: GenerationCase, cold: float
 ) -> None:
     """Where the implementation generates, method sample at temperature 0 writes what greedy writes."""
-    if impl.offers("generate"):
-        component = case.loaded(impl, "generate")
+    if impl.offers(case.architecture.generate):
+        component = case.generator(impl)
         drawn = greedy(component, case, method="sample", temperature=cold, seed=case.seed)
         for (seen, _), (wanted, _) in zip(drawn, greedy(component, case)):
             expect(seen == wanted, f"tokens {seen} were drawn at temperature {cold:g}, greedy takes {wanted}")
@@ -116,28 +116,28 @@ def the_likeliest_token_is_always_kept(impl: JudgedImplementation, case: LogitsC
     expect_same_bits(alone, wanted, "a probability at top_k=1")
 
 
-def fixed_odds(impl: JudgedImplementation) -> tuple[JudgedComponent, GenerationCase, Array]:
+def fixed_odds(
+    impl: JudgedImplementation, architecture: Architecture
+) -> tuple[JudgedComponent, GenerationCase, Array]:
     """A model that gives the same probabilities at every step: its projection is zero but for the bias."""
-    case = GenerationCase(S=2, symbols=11, limit=2, dtype=impl.dtypes[0]).fitted(impl)
-    logits = np.full(case.config.target_vocab, -1e4)
+    case = plain_case(impl, architecture, limit=2)
+    logits = np.full(case.num_classes, -1e4)
     logits[3 : 3 + len(ODDS)] = np.log(ODDS)
-    bias = logits.astype(case.parameters["projection.bias"].dtype)
-    weight = np.zeros_like(case.parameters["projection.weight"])
-    component = impl.build("generate", case.config)
-    component.load({**case.parameters, "projection.weight": weight, "projection.bias": bias})
-    return component, case, bias.astype(np.float64)
+    component = impl.build(architecture.generate, case.config)
+    component.load(case.always_saying(logits))
+    return component, case, logits.astype(case.bias.dtype).astype(np.float64)
 
 
 @verifies("M6.7a")
-def draws_follow_the_distribution(impl: JudgedImplementation) -> None:
+def draws_follow_the_distribution(impl: JudgedImplementation, architecture: Architecture) -> None:
     """Token by token, step by step, and one step tells nothing of the next."""
-    if not impl.offers("generate"):
+    if not impl.offers(architecture.generate):
         return
-    component, case, logits = fixed_odds(impl)
-    source = np.repeat(case.source[:1], DRAWS, axis=0)
+    component, case, logits = fixed_odds(impl, architecture)
+    prompt = np.repeat(case.prompt[:1], DRAWS, axis=0)
     for seed, setting in enumerate(SETTINGS):
         note_case(f"{DRAWS} rows of {case.limit} tokens, seed={seed} {setting}", "drawn")
-        found = greedy(component, case, source=source, method="sample", seed=seed, **setting)
+        found = greedy(component, case, prompt=prompt, method="sample", seed=seed, **setting)
         drawn = np.array([tokens for tokens, _ in found])
         p = distribution(logits, setting)
         for step in range(case.limit):
@@ -176,9 +176,9 @@ def expect_count(count: int, p: float, what: str) -> None:
 @given(case=generation_cases())
 def draws_repeat_with_their_seed(impl: JudgedImplementation, case: GenerationCase) -> None:
     """The same seed draws the same tokens; top_k = 1 is greedy whatever the seed."""
-    if not impl.offers("generate"):
+    if not impl.offers(case.architecture.generate):
         return
-    component = case.loaded(impl, "generate")
+    component = case.generator(impl)
     request = case.request(method="sample", temperature=1.5, top_p=0.9, seed=case.seed)
     first, again = component(**request), component(**request)
     for name in ("tokens", "scores"):
@@ -190,13 +190,13 @@ def draws_repeat_with_their_seed(impl: JudgedImplementation, case: GenerationCas
 
 
 @verifies("M6.7a")
-def seeds_differ(impl: JudgedImplementation) -> None:
+def seeds_differ(impl: JudgedImplementation, architecture: Architecture) -> None:
     """Two seeds do not draw the same tokens."""
-    if not impl.offers("generate"):
+    if not impl.offers(architecture.generate):
         return
-    component, case, _ = fixed_odds(impl)
+    component, case, _ = fixed_odds(impl, architecture)
     note_case("64 rows, seeds 0 and 1", "drawn")
-    source = np.repeat(case.source[:1], 64, axis=0)
-    drawn = [greedy(component, case, source=source, method="sample", seed=seed) for seed in (0, 1)]
+    prompt = np.repeat(case.prompt[:1], 64, axis=0)
+    drawn = [greedy(component, case, prompt=prompt, method="sample", seed=seed) for seed in (0, 1)]
     same = [a for (a, _), (b, _) in zip(*drawn) if a == b]
     expect(len(same) < 64, "seeds 0 and 1 drew the same tokens in all of 64 rows")

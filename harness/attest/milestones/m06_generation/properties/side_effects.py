@@ -1,6 +1,6 @@
 """M6: what a caller gives and gets stays the caller's own, and a refusal changes nothing.
 
-Shapes: source (B, S), tokens (B, n), logits (B, n, V) of a step and (B, V) to draw from.
+Shapes: prompt (B, S), tokens (B, n), logits (B, n, V) of a step and (B, V) to draw from.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import numpy as np
 from attest.boundary import JudgedComponent, JudgedImplementation, aligned, array_of, guarded
 from attest.checks.arrays import expect, expect_same_bits
 from attest.checks.side_effects import expect_no_side_effects, global_state, undisturbed
-from attest.contract import Array
+from attest.contract import Architecture, Array
 from attest.judging.evidence import note_case
 from attest.judging.property import given, verifies
 from attest.milestones.m06_generation.cases.caching import CacheCase, cache_cases
 from attest.milestones.m06_generation.cases.generation import GenerationCase, generation_cases
 from attest.milestones.m06_generation.cases.sampling import LogitsCase, logits_cases
-from attest.milestones.m06_generation.properties.generation import nonsense, training_flag
+from attest.milestones.m06_generation.properties.generation import nonsense, plain_case, training_flag
 
 Kept = list[tuple[str, Array, Array]]  # what it is, the caller's own array, and a copy from when it was new
 
@@ -26,18 +26,18 @@ Kept = list[tuple[str, Array, Array]]  # what it is, the caller's own array, and
 @verifies("M6.11", effort=0.2)
 @given(case=generation_cases(min_rows=2))
 def generation_leaves_no_trace(impl: JudgedImplementation, case: GenerationCase) -> None:
-    """The source, the random state, the flags and the answers given before are as they were."""
+    """The prompt, the random state, the flags and the answers given before are as they were."""
     for method in ("greedy", "beam", "sample"):
-        expect_no_side_effects(case.loaded(impl, "generate"), case.request(method=method))
+        expect_no_side_effects(case.generator(impl), case.request(method=method))
 
 
 @verifies("M6.11")
-def a_refusal_leaves_no_trace(impl: JudgedImplementation) -> None:
+def a_refusal_leaves_no_trace(impl: JudgedImplementation, architecture: Architecture) -> None:
     """The training mode, the random state and the next answer are as if nothing had been asked."""
-    case = GenerationCase(S=2, symbols=11, limit=3, dtype=impl.dtypes[0]).fitted(impl)
-    component = case.loaded(impl, "generate")
+    case = plain_case(impl, architecture)
+    component = case.generator(impl)
     wanted = component(**case.request())
-    for what, (changes, _) in nonsense().items():
+    for what, (changes, _) in nonsense(case).items():
         note_case(what, "refusal")
         expect_mode_kept(component, case.request(**changes), what, case.seed)
     component.eval()
@@ -61,19 +61,19 @@ def expect_mode_kept(component: JudgedComponent, request: dict[str, Any], what: 
 @given(case=cache_cases(scripted=False))
 def steps_leave_no_trace(impl: JudgedImplementation, case: CacheCase) -> None:
     """Logits kept from a step outlast the steps, the reorder and the start that follow."""
-    if not impl.offers("transformer"):
+    if not impl.offers(case.architecture.operation):
         return
-    model = case.loaded(impl, "transformer")
+    model = case.model(impl)
     if not hasattr(model.component, "start"):
         return
     kept: Kept = []
-    state = started(model, case.another_source(0), kept)
+    state = started(model, case, 0, kept)
     for turn, count in enumerate((2, 1, 1, 2)):
         state = stepped(model, state, case.tokens(turn, case.B, count), kept)
     rows = hold("the rows given to reorder", np.arange(case.B)[::-1].copy(), kept)
-    state = guarded("transformer.reorder", lambda: model.component.reorder(state, rows))
+    state = guarded(f"{model.operation}.reorder", lambda: model.component.reorder(state, rows))
     stepped(model, state, case.tokens(4, case.B, 1), kept)
-    stepped(model, started(model, case.another_source(1), kept), case.tokens(5, case.B, 2), kept)
+    stepped(model, started(model, case, 1, kept), case.tokens(5, case.B, 2), kept)
     for what, array, copy in kept:
         expect_same_bits(array, copy, what)
 
@@ -84,18 +84,20 @@ def hold(what: str, array: Array, kept: Kept) -> Array:
     return array
 
 
-def started(model: JudgedComponent, source: Array, kept: Kept) -> Any:
+def started(model: JudgedComponent, case: CacheCase, salt: int, kept: Kept) -> Any:
     """The state of the bare component."""
-    given_ = hold("the source given to start", aligned(source), kept)
-    return undisturbed("transformer.start", lambda: model.component.start(given_))
+    given_ = case.architecture.beginning(aligned(case.another_prompt(salt)))
+    if isinstance(given_, np.ndarray):
+        hold(f"the {case.architecture.prompt} given to start", given_, kept)
+    return undisturbed(f"{model.operation}.start", lambda: model.component.start(given_))
 
 
 def stepped(model: JudgedComponent, state: Any, tokens: Array, kept: Kept) -> Any:
     """The next state; the logits are held as they came."""
     given_ = hold("the tokens given to a step", aligned(tokens), kept)
-    pair = undisturbed("transformer.step", lambda: model.component.step(state, given_))
+    pair = undisturbed(f"{model.operation}.step", lambda: model.component.step(state, given_))
     whole = isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], np.ndarray)
-    expect(whole, "transformer.step returned something else than a pair of logits and state")
+    expect(whole, f"{model.operation}.step returned something else than a pair of logits and state")
     hold("the logits kept from an earlier step", pair[0], kept)
     return pair[1]
 

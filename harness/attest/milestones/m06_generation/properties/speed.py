@@ -11,7 +11,7 @@ from attest.boundary import JudgedComponent, JudgedImplementation
 from attest.checks.arrays import expect
 from attest.checks.cost import Workload, generation_seconds, loaded, loop_seconds
 from attest.checks.generation import results_of
-from attest.contract import Array
+from attest.contract import ENCODER_DECODER, Architecture, Array
 from attest.judging.evidence import current, note_case
 from attest.judging.property import verifies
 from attest.reference.maps import cross_attention_maps
@@ -25,12 +25,14 @@ SHOWN: Ids = (6, 4, 7, 4, 8, 12, 5, 9)
 LENGTHS = (5, 10, 20, 40, 60, 80, 100)
 
 
-def speed(impl: JudgedImplementation) -> tuple[Workload, JudgedComponent, JudgedComponent]:
+def speed(
+    impl: JudgedImplementation, architecture: Architecture
+) -> tuple[Workload, JudgedComponent, JudgedComponent]:
     """The stated sizes, the generator and the model, both called once so that they are warm."""
-    work = Workload(B=4, S=32, layers=4, max_len=128, dtype=impl.dtypes[0])
-    generate, model = loaded(impl, "generate", work), loaded(impl, "transformer", work)
-    written = generate(source=work.ids(work.S), max_len=2, method="greedy")
-    results_of(written, work.config, work.B, 1, 2)
+    work = Workload(B=4, S=32, layers=4, max_len=128, architecture=architecture).fitted(impl)
+    generate = loaded(impl, architecture.generate, work)
+    model = loaded(impl, architecture.operation, work)
+    results_of(generate(**work.request(2)), work, work.B, 1, 2)
     loop_seconds(model, work, 2)
     return work, generate, model
 
@@ -59,18 +61,18 @@ def expect_faster(run: Callable[[], tuple[float, float]], wanted: float, tokens:
 
 
 @verifies("M6.5", trains=True, costly=True)
-def the_cache_makes_generation_twice_as_fast(impl: JudgedImplementation) -> None:
+def the_cache_makes_generation_twice_as_fast(impl: JudgedImplementation, architecture: Architecture) -> None:
     """A first look at 10 tokens, then the 100 that are asked for."""
-    work, generate, model = speed(impl)
+    work, generate, model = speed(impl, architecture)
     for tokens, wanted in ((10, 1.3), (work.tokens, 2.0)):
         note_case(f"{tokens} tokens, {work}", "interleaved")
         expect_faster(lambda t=tokens, w=wanted: pair_of_runs(generate, model, work, t, w), wanted, tokens)  # type: ignore[misc]
 
 
 @verifies("M6.5", only=("standard", "deep"), trains=True, costly=True)
-def seconds_over_length(impl: JudgedImplementation) -> None:
+def seconds_over_length(impl: JudgedImplementation, architecture: Architecture) -> None:
     """For the report: what generating so many tokens takes, with the cache and without."""
-    work, generate, model = speed(impl)
+    work, generate, model = speed(impl, architecture)
     note_case(f"{work.tokens} tokens, {work}", "curve")
     uncached = loop_seconds(model, work, work.tokens)
     cached = [generation_seconds(generate, work, n)[0] for n in LENGTHS]
@@ -83,31 +85,33 @@ def seconds_over_length(impl: JudgedImplementation) -> None:
 
 
 @verifies("M6.6", trains=True, costly=True)
-def new_inputs_are_answered(impl: JudgedImplementation) -> None:
+def new_inputs_are_answered(impl: JudgedImplementation, architecture: Architecture) -> None:
     """Whole sequences with their EOS, none of which was trained on."""
-    model, task = trained(impl, TASK), Task(TASK)
+    task = Task(TASK, architecture)
+    model = trained(impl, task)
     asked = task.held_out(HELD_OUT, split="test")
     note_case(f"{HELD_OUT} held-out inputs of {TASK}, {model.config.d_model} wide", "trained")
-    written = answers(impl, model, task.batch(asked)["source"])
+    written = answers(impl, model, task.batch(asked)[architecture.prompt])
     wanted = [(*task.answer(ids), EOS) for ids in asked]
     right = sum(seen == want for seen, want in zip(written, wanted))
     current().data["samples"] = [
         {"input": words(ids), "output": words(seen), "wanted": words(want)}
         for ids, seen, want in zip(asked[:8], written, wanted)
     ]
-    current().data["heatmap"] = anti_diagonal(model)
+    if architecture == ENCODER_DECODER:  # others have no cross-attention to show
+        current().data["heatmap"] = anti_diagonal(model)
     expect(
         right >= ENOUGH * HELD_OUT,
         f"{right} of {HELD_OUT} answers are right to the last token, should be at least {ENOUGH:.0%}",
     )
 
 
-def answers(impl: JudgedImplementation, model: Trained, source: Array) -> list[Ids]:
-    """What greedy generation writes for each source."""
-    generate = impl.build("generate", model.config)
+def answers(impl: JudgedImplementation, model: Trained, prompt: Array) -> list[Ids]:
+    """What greedy generation writes for each prompt."""
+    generate = impl.build(model.architecture.generate, model.config)
     generate.load(model.parameters)
-    limit = source.shape[1] + 1
-    seen = generate(source=source, max_len=limit, method="greedy")
+    asked = {model.architecture.prompt_keyword: prompt, "max_len": prompt.shape[1] + 1}
+    seen = generate(**asked, method="greedy")
     expect("tokens" in seen and seen["tokens"].ndim == 3, "generate returned no tokens (B, K, L)")
     return [up_to_eos(row) for row in seen["tokens"][:, 0]]
 
