@@ -13,7 +13,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 export OMP_NUM_THREADS ?= 1
 
 .NOTPARALLEL:
-.PHONY: run test slow conformance fresh selftest reports lint docs clean
+.PHONY: run test slow torture conformance fresh selftest reports lint docs clean
 
 # Judge our eager implementation. The report goes to reports/eager/, which git ignores.
 run: $(STAMP)
@@ -24,6 +24,10 @@ test: $(STAMP)
 	$(BIN)/python -m pytest -q -n $(JOBS) -m "not slow" tests
 
 # The tests that `make test` leaves out, and those of the kept reports.
+# Hostile plugins, signals and fuzzed files, half an hour; the table goes into docs/robustness.md.
+torture: $(STAMP)
+	cd tests && ../$(BIN)/python torture.py --write
+
 slow: $(STAMP)
 	$(BIN)/python -m pytest -q -n $(JOBS) -m slow tests
 
