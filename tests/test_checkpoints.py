@@ -9,13 +9,19 @@ from click.testing import CliRunner
 
 from attest.cli import cli
 from attest.contract import Config
-from attest.trained.models import read_model, write_model
+from attest.trained.models import SavedModel, read_model
 
 
 @pytest.fixture
 def saved(tmp_path):
     """A directory with a model that can be read."""
-    write_model(tmp_path / "m", "numpy_scratch", "copy", Config(d_model=8), {"w": np.zeros(2, np.float32)})
+    made = SavedModel(
+        implementation="numpy_scratch",
+        task="copy",
+        config=Config(d_model=8),
+        parameters={"w": np.zeros(2, np.float32)},
+    )
+    made.write(tmp_path / "m")
     return tmp_path / "m"
 
 
