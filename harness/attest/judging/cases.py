@@ -119,10 +119,10 @@ def parse_value(text: str) -> Any:
     if unknown := [name for name in pairs if name not in known]:
         raise ValueError(f"{kind}[{unknown[0]}=...] is unknown; a case of this kind has {', '.join(known)}")
     values = {name: _literal(value) for name, value in pairs.items()}
-    for field in fields(_kinds[kind]):
-        if field.name in values and isinstance(field.default, str) != isinstance(values[field.name], str):
-            what = "a word" if isinstance(field.default, str) else "a number"
-            raise ValueError(f"{kind}[{field.name}={pairs[field.name]}] is not {what}; paste the whole line")
+    for given in fields(_kinds[kind]):
+        if given.name in values and isinstance(given.default, str) != isinstance(values[given.name], str):
+            what = "a word" if isinstance(given.default, str) else "a number"
+            raise ValueError(f"{kind}[{given.name}={pairs[given.name]}] is not {what}; paste the whole line")
     return _kinds[kind](**values)
 
 
