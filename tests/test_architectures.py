@@ -14,8 +14,8 @@ from attest.judging.evidence import collecting
 from attest.judging.property import load_properties, run_property
 from attest.milestones.m05_training.cases.training import TrainingCase
 from attest.outcomes import Violation
-from attest.reference.trainer import ReferenceTrainer
 from attest.reference.training.loss import Shift
+from attest.reference.training.trainer import ReferenceTrainer
 from attest.trained.tasks import Task
 from toy_language_model import TOY, Toy, ToyCache, ToyGenerator, ToyState, records
 

@@ -18,7 +18,7 @@ from attest.milestones.m06_generation.cases.generation import BeamCase, Generati
 from attest.outcomes import Violation
 from attest.reference.implementation import ReferenceImplementation
 from attest.reference.initial import initial_parameters
-from attest.reference.maps import cross_attention_maps
+from attest.reference.models.maps import cross_attention_maps
 from attest.trained.models import SavedModel
 from attest.trained.tasks import TRAINING
 from attest_impls.eager import Eager, beam, cache, generation

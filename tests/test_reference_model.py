@@ -9,10 +9,10 @@ import pytest
 
 from attest.contract import Config
 from attest.reference import ops
+from attest.reference.decoding.search import Searcher
 from attest.reference.implementation import ReferenceImplementation
 from attest.reference.oracle import expected, expected_gradients, random_parameters
 from attest.reference.parts.embedding import Logits
-from attest.reference.search import Searcher
 
 torch = pytest.importorskip("torch")
 F = torch.nn.functional

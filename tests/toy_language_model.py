@@ -13,11 +13,11 @@ from attest.contract.operation import Operation, ids
 from attest.contract.parameters import transformer
 from attest.reference.assembly import Parts
 from attest.reference.decoding.cache import Cache
-from attest.reference.generator import ReferenceGenerator
+from attest.reference.decoding.generator import ReferenceGenerator
+from attest.reference.models.transformer import ReferenceModel
 from attest.reference.parts.where import Where
 from attest.reference.tape import Var
-from attest.reference.trainer import ReferenceOptimizer, ReferenceTrainer
-from attest.reference.transformer import ReferenceModel
+from attest.reference.training.trainer import ReferenceOptimizer, ReferenceTrainer
 
 OPERATION = "toy_language_model"
 TOY = Architecture(

@@ -17,8 +17,8 @@ import numpy as np
 
 from attest.boundary import JudgedComponent, JudgedImplementation, quiet
 from attest.contract import ENCODER_DECODER, Architecture, Array, Config
+from attest.reference.decoding.teacher import SUPPRESSED
 from attest.reference.oracle import random_parameters
-from attest.reference.teacher import SUPPRESSED
 
 ROUNDS = 9
 

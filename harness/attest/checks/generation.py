@@ -13,8 +13,8 @@ import numpy as np
 from attest.checks.arrays import expect, expect_finite, expect_shape
 from attest.contract import Array, Config
 from attest.judging.evidence import current
-from attest.reference.search import Result
-from attest.reference.teacher import Reading, Tokens
+from attest.reference.decoding.search import Result
+from attest.reference.decoding.teacher import Reading, Tokens
 
 Found = tuple[Tokens, float]  # a hypothesis and its score
 

@@ -11,7 +11,7 @@ from attest.checks.arrays import expect, expect_close, expect_near, expect_same_
 from attest.contract import Array, Arrays
 from attest.contract.parameters import shapes
 from attest.outcomes import Expected
-from attest.reference.shadow import ExpectedStep, Shadow
+from attest.reference.training.shadow import ExpectedStep, Shadow
 
 
 def expect_within(seen: float, wanted: Expected, what: str) -> None:

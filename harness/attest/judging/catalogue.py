@@ -21,11 +21,11 @@ from typing import Any, TypeVar
 
 from attest.milestone_registry import load_parts
 from attest.reference.component import ReferenceComponent
-from attest.reference.generator import ReferenceGenerator
+from attest.reference.decoding.generator import ReferenceGenerator
 from attest.reference.implementation import ReferenceImplementation
+from attest.reference.models.transformer import ReferenceTransformer
 from attest.reference.parts.part import Part
-from attest.reference.trainer import ReferenceOptimizer, ReferenceTrainer
-from attest.reference.transformer import ReferenceTransformer
+from attest.reference.training.trainer import ReferenceOptimizer, ReferenceTrainer
 
 Class = TypeVar("Class", bound=type[Any])
 

@@ -9,16 +9,16 @@ from typing import Any, ClassVar
 from attest.contract import OPERATIONS, Config, Form
 from attest.reference.assembly import Parts
 from attest.reference.component import ReferenceComponent
-from attest.reference.generator import ReferenceGenerator
+from attest.reference.decoding.generator import ReferenceGenerator
+from attest.reference.models.transformer import ReferenceTransformer
 from attest.reference.operations import run_function
 from attest.reference.parts.part import Part
-from attest.reference.trainer import (
+from attest.reference.training.trainer import (
     ReferenceClipping,
     ReferenceOptimizer,
     ReferenceSchedule,
     ReferenceTrainer,
 )
-from attest.reference.transformer import ReferenceTransformer
 
 
 class ReferenceImplementation:

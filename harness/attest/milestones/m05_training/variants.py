@@ -11,13 +11,13 @@ import numpy as np
 from attest.contract import Arrays
 from attest.judging.catalogue import variant
 from attest.reference import ops
+from attest.reference.models.transformer import ReferenceTransformer
 from attest.reference.parts.embedding import Logits
 from attest.reference.scope import Scope
 from attest.reference.tape import Array, Var
-from attest.reference.trainer import ReferenceTrainer
 from attest.reference.training.loss import Loss
 from attest.reference.training.optimisation import Adam, Clipping, Moments
-from attest.reference.transformer import ReferenceTransformer
+from attest.reference.training.trainer import ReferenceTrainer
 
 LONG = ("M5.10b",)  # five hundred steps of the reference; one variant of each kind is enough
 

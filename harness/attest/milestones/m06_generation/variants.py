@@ -10,11 +10,11 @@ import numpy as np
 from attest.contract import Arrays
 from attest.judging.catalogue import variant
 from attest.reference.decoding.cache import Cache, Kept, State
+from attest.reference.decoding.generator import Hypothesis, ReferenceGenerator
 from attest.reference.decoding.sampling import Sampling, normalised
-from attest.reference.generator import Hypothesis, ReferenceGenerator
+from attest.reference.models.transformer import ReferenceTransformer
 from attest.reference.scope import Scope
 from attest.reference.tape import Array, Var
-from attest.reference.transformer import ReferenceTransformer
 
 
 @variant("M6", spared=("M6.4",))

@@ -11,8 +11,8 @@ from attest.contract import Array, Arrays, Config
 from attest.judging.catalogue import defect
 from attest.reference.component import ReferenceComponent
 from attest.reference.implementation import ReferenceImplementation
-from attest.reference.trainer import ReferenceTrainer
-from attest.reference.transformer import ReferenceTransformer
+from attest.reference.models.transformer import ReferenceTransformer
+from attest.reference.training.trainer import ReferenceTrainer
 
 
 class Counted(ReferenceComponent):

@@ -21,7 +21,7 @@ from attest.judging.cases import seeds
 from attest.judging.options import takes
 from attest.milestones.m05_training.cases.model import padded_on_the_right, words_of
 from attest.reference.oracle import random_parameters
-from attest.reference.shadow import Shadow
+from attest.reference.training.shadow import Shadow
 
 PAD, BOS, EOS = 0, 1, 2
 GAINS = (0.1, 0.4, 1.0, 2.5)

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 
 from attest.judging.catalogue import defect
+from attest.reference.models.transformer import ReferenceTransformer
 from attest.reference.tape import Array
-from attest.reference.trainer import FILE, ReferenceTrainer
 from attest.reference.training.optimisation import Moments
-from attest.reference.transformer import ReferenceTransformer
+from attest.reference.training.trainer import FILE, ReferenceTrainer
 
 
 @defect("M5.11")

@@ -10,7 +10,7 @@ import numpy as np
 from attest.contract import Arrays
 from attest.judging.catalogue import defect
 from attest.reference.tape import Array
-from attest.reference.trainer import ReferenceTrainer
+from attest.reference.training.trainer import ReferenceTrainer
 
 OnLog = Callable[[dict[str, Any]], Any]
 

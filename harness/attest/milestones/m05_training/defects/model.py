@@ -12,14 +12,14 @@ import numpy as np
 from attest.judging.catalogue import defect
 from attest.reference import ops
 from attest.reference.models.encoder_decoder import EncoderDecoder
+from attest.reference.models.transformer import ReferenceTransformer
 from attest.reference.parts.embedding import Logits
 from attest.reference.parts.layers import Layers
 from attest.reference.parts.masks import Masks
 from attest.reference.parts.where import Where
 from attest.reference.scope import Scope
 from attest.reference.tape import Array, Var, detach, leaf
-from attest.reference.trainer import ReferenceTrainer
-from attest.reference.transformer import ReferenceTransformer
+from attest.reference.training.trainer import ReferenceTrainer
 
 
 @defect("M5.1")

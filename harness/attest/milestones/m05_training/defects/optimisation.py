@@ -9,8 +9,8 @@ import numpy as np
 from attest.contract import Arrays
 from attest.judging.catalogue import defect
 from attest.reference.tape import Array
-from attest.reference.trainer import ReferenceOptimizer
 from attest.reference.training.optimisation import Adam, Clipping, Moments, Schedule
+from attest.reference.training.trainer import ReferenceOptimizer
 
 
 @defect("M5.5", "M5.6")

@@ -12,9 +12,9 @@ import numpy as np
 from attest.contract import Arrays
 from attest.judging.catalogue import defect
 from attest.reference.component import ReferenceComponent
+from attest.reference.models.transformer import ReferenceTransformer
 from attest.reference.tape import Array
-from attest.reference.trainer import ReferenceOptimizer, ReferenceTrainer
-from attest.reference.transformer import ReferenceTransformer
+from attest.reference.training.trainer import ReferenceOptimizer, ReferenceTrainer
 
 
 @defect("M5.14")

@@ -11,8 +11,8 @@ import numpy as np
 from attest.contract import Arrays
 from attest.judging.catalogue import defect
 from attest.reference.tape import Array
-from attest.reference.trainer import ReferenceTrainer
 from attest.reference.training.loss import Shift
+from attest.reference.training.trainer import ReferenceTrainer
 
 
 @defect("M5.9")

@@ -16,9 +16,9 @@ from attest.boundary import JudgedComponent, JudgedImplementation
 from attest.contract import Array, Config
 from attest.judging.architectures import ArchitectureCase
 from attest.judging.cases import dtypes, seeds
+from attest.reference.decoding.search import Searcher
+from attest.reference.decoding.teacher import SUPPRESSED, Teacher
 from attest.reference.oracle import random_parameters
-from attest.reference.search import Searcher
-from attest.reference.teacher import SUPPRESSED, Teacher
 
 ROOM = 12  # max_len of every config here
 SOURCE_VOCAB = 9

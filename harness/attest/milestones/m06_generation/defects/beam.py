@@ -8,8 +8,8 @@ import numpy as np
 
 from attest.judging.catalogue import defect
 from attest.reference.decoding.cache import Cache, LayerCache, State
+from attest.reference.decoding.generator import Hypothesis, ReferenceGenerator
 from attest.reference.decoding.sampling import Ranking, log_normalised
-from attest.reference.generator import Hypothesis, ReferenceGenerator
 from attest.reference.tape import Array
 
 Scored = list[tuple[Hypothesis, float]]

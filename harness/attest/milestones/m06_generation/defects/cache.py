@@ -14,12 +14,12 @@ import numpy as np
 from attest.contract import Config
 from attest.judging.catalogue import defect
 from attest.reference.decoding.cache import Cache, Kept, LayerCache, Room, State
-from attest.reference.generator import ReferenceGenerator
+from attest.reference.decoding.generator import ReferenceGenerator
+from attest.reference.models.transformer import ReferenceTransformer
 from attest.reference.parts.masks import Masks
 from attest.reference.scope import Scope
 from attest.reference.tape import Array, Var
-from attest.reference.trainer import ReferenceTrainer
-from attest.reference.transformer import ReferenceTransformer
+from attest.reference.training.trainer import ReferenceTrainer
 
 
 @defect("M6.3", "M6.2a")

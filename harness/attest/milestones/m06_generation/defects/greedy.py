@@ -13,8 +13,8 @@ import numpy as np
 
 from attest.judging.catalogue import defect
 from attest.reference.decoding.cache import Cache, LayerCache, State
+from attest.reference.decoding.generator import Hypothesis, ReferenceGenerator
 from attest.reference.decoding.sampling import GREEDY_BELOW, Sampling
-from attest.reference.generator import Hypothesis, ReferenceGenerator
 from attest.reference.parts.where import Where
 from attest.reference.scope import Scope
 from attest.reference.tape import Array, Var, leaf

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from attest.judging.catalogue import defect
+from attest.reference.decoding.generator import Hypothesis, ReferenceGenerator
 from attest.reference.decoding.sampling import GREEDY_BELOW, Sampling, normalised, ranks
-from attest.reference.generator import Hypothesis, ReferenceGenerator
 from attest.reference.tape import Array
 
 

@@ -8,10 +8,10 @@ import numpy as np
 
 from attest.judging.catalogue import defect
 from attest.reference.decoding.cache import State
+from attest.reference.decoding.generator import Hypothesis, ReferenceGenerator
 from attest.reference.decoding.sampling import GREEDY_BELOW, Sampling
-from attest.reference.generator import Hypothesis, ReferenceGenerator
+from attest.reference.models.transformer import ReferenceTransformer
 from attest.reference.tape import Array
-from attest.reference.transformer import ReferenceTransformer
 
 
 def in_a_buffer(owner: Any, name: str, fresh: Array) -> Array:

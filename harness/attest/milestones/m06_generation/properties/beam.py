@@ -30,7 +30,7 @@ from attest.milestones.m06_generation.cases.generation import (
     outputs,
     uneven_cases,
 )
-from attest.reference.teacher import Reading, Tokens, summed
+from attest.reference.decoding.teacher import Reading, Tokens, summed
 
 
 def beam(impl: JudgedImplementation, case: BeamCase, **changes: Any) -> list[list[Found]]:

@@ -31,7 +31,7 @@ from attest.milestones.m06_generation.cases.generation import (
     uneven_cases,
 )
 from attest.outcomes import NotOffered
-from attest.reference.search import Result
+from attest.reference.decoding.search import Result
 
 
 def greedy(component: JudgedComponent, case: GenerationCase, **changes: Any) -> list[Found]:

@@ -14,7 +14,7 @@ from attest.checks.generation import results_of
 from attest.contract import ENCODER_DECODER, Architecture, Array
 from attest.judging.evidence import current, note_case
 from attest.judging.property import verifies
-from attest.reference.maps import cross_attention_maps
+from attest.reference.models.maps import cross_attention_maps
 from attest.trained.tasks import BOS, EOS, Ids, Task, words
 from attest.trained.training import Trained, trained
 

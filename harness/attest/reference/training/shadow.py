@@ -18,8 +18,8 @@ from attest.reference.assembly import Parts
 from attest.reference.component import ReferenceComponent
 from attest.reference.oracle import EPSILON, GRADIENT_FACTOR, NOISE_FACTOR
 from attest.reference.tape import Array
-from attest.reference.trainer import ReferenceTrainer
 from attest.reference.training.optimisation import Moments
+from attest.reference.training.trainer import ReferenceTrainer
 
 # Adam's direction m / sqrt(v) is at most 1.70 in size: by the inequality of Cauchy and Schwarz its square
 # is at most the sum of a_i^2 / b_i over the steps, a and b being the weights of the two means (beta 0.9 and
