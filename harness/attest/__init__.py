@@ -1,14 +1,44 @@
-"""Attest: a conformance kit for Transformer implementations."""
+"""Attest: a conformance kit for Transformer implementations.
+
+Public are the names listed here, the manual in `attest.contract`, the adapters in `attest.adapters`, and for
+whoever adds a milestone `attest.properties` and `attest.checks`. Everything else is internal and may change.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from attest.contract.milestones import Milestone as Milestone
+    from attest.contract import (
+        Component,
+        Config,
+        Form,
+        Gradients,
+        Implementation,
+        Kind,
+        KnownFailure,
+        Milestone,
+        Operation,
+        Port,
+        ShapePolicy,
+        hookimpl,
+    )
 
 __version__ = "0.1.0"
-__all__ = ["Milestone"]
+__all__ = [
+    "Component",
+    "Config",
+    "Form",
+    "Gradients",
+    "Implementation",
+    "Kind",
+    "KnownFailure",
+    "Milestone",
+    "Operation",
+    "Port",
+    "ShapePolicy",
+    "hookimpl",
+]
 
 
 def __getattr__(name: str) -> Any:
