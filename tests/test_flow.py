@@ -13,7 +13,6 @@ from attest.cli.flow import maps
 from attest.judging.catalogue import defects
 from attest.judging.evidence import collecting
 from attest.milestones.m04_layers.cases.layers import LayerCase
-from attest.milestones.m04_layers.checks import loaded
 from attest.reference.implementation import ReferenceImplementation
 
 LEAKS = {
@@ -111,7 +110,7 @@ def test_both_means_agree_on_every_mask_form() -> None:
         case = LayerCase(part="decoder", B=2, T=3, S=3, D=8, H=2, F=16, N=2, mask=mask, memory_mask=mask)
         case = case.but(dtype="float64", seed=4)
         with collecting():
-            component = loaded(JudgedImplementation(ReferenceImplementation()), case)
+            component = case.loaded(JudgedImplementation(ReferenceImplementation()))
             required = required_maps(case.part, case.visible, case.memory_visible, case.depth)
             found = by_perturbation(component, case.inputs, required)
             slopes = by_gradient(component, case.inputs, required, case.real)

@@ -97,12 +97,12 @@ def maps(
         return [_of_transformer(judged, norm, layers, seed)]
     from attest.checks.flow import by_gradient, by_perturbation, flow, required_maps
     from attest.milestones.m04_layers.cases.layers import LayerCase
-    from attest.milestones.m04_layers.checks import has, loaded, sharpest
+    from attest.milestones.m04_layers.checks import has
 
     mask = "padding" if padding else "none"
     case = LayerCase(part=part, norm=norm, mask=mask, memory_mask=mask, B=2, T=4, S=3, D=8, H=2, F=16)
-    case = sharpest(judged, case.but(N=layers, seed=seed).offered(judged))
-    component = loaded(judged, case)
+    case = case.but(N=layers, seed=seed).offered(judged).sharpest(judged)
+    component = case.loaded(judged)
     required = required_maps(part, case.visible, case.memory_visible if case.decodes else None, case.depth)
     seen = by_perturbation(component, case.inputs, required, seed=seed)
     found = [flow(required, seen, case.real, means="perturbation")]

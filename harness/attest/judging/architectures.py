@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
 from attest.contract import ENCODER_DECODER, Architecture
 from attest.contract.architectures import architecture_named
-from attest.judging.cases import UNSAID, Case
+from attest.judging.cases import Case
 
 
 @dataclass(frozen=True, kw_only=True)
 class ArchitectureCase(Case):
     """Drawn for the encoder-decoder; `of` makes the same sizes, options and seed a case of another."""
 
-    architecture: Architecture = field(default=ENCODER_DECODER, metadata=UNSAID)
+    architecture: Architecture = ENCODER_DECODER
 
     def __post_init__(self) -> None:
         if isinstance(self.architecture, str):  # as a printed line gives it

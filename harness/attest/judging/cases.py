@@ -5,16 +5,19 @@ from __future__ import annotations
 import ast
 import math
 import re
-from dataclasses import Field, dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from hypothesis import strategies as st
 
-from attest.contract import Array, float_dtype
-
-if TYPE_CHECKING:
-    from attest.boundary import JudgedImplementation
+from attest.boundary import JudgedComponent, JudgedImplementation
+from attest.contract import OPERATIONS, Array, Arrays, Config, Kind, Operation, float_dtype
+from attest.judging.options import first_offered
+from attest.outcomes import Expected
+from attest.reference.oracle import bounded_gradients, expected, random_parameters
 
 REGIMES = ("unit", "init", "saturated", "tiny", "large", "offset")
 SCALE = {"unit": 1.0, "init": 1.0, "saturated": 1.0, "tiny": 1e-3, "large": 30.0, "offset": 1.0}
@@ -23,32 +26,32 @@ OFFSET = 20.0
 _kinds: dict[str, type[Case]] = {}
 
 
-# A line leaves out such a field while it has its default: it is not drawn, and most cases keep it.
-UNSAID = {"unsaid": True}
-
-
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """Base of every case: fields are numbers and words only, so that a line holds all of it."""
+    """Base of every case: fields are numbers and words only, so that a line holds all of it.
+
+    `fitted` is the only place that reads an implementation's shape policy. It leaves two numbers of it in the
+    case: `least`, the smallest size that is allowed, and `fixed`, whether every config costs a build.
+    """
 
     kind: ClassVar[str] = ""
     lengths: ClassVar[tuple[str, ...]] = ()  # fields that a shape policy keeps at or above its minimum
+    masks: ClassVar[tuple[str, ...]] = ()  # fields that name the form of a mask
 
     regime: str = "unit"
     dtype: str = "float32"
     seed: int = 0
-    smallest: int = field(default=1, metadata=UNSAID)  # of any batch or length that is made from this case
+    least: int = 1
+    fixed: bool = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         _kinds[cls.kind] = cls
 
     def __str__(self) -> str:
-        body = " ".join(f"{f.name}={getattr(self, f.name)}" for f in fields(self) if self._says(f))
-        return f"{self.kind}[{body}]"
-
-    def _says(self, field: Field[Any]) -> bool:
-        return not field.metadata.get("unsaid") or getattr(self, field.name) != field.default
+        """Fields that differ from the default; a line with all of them is read as well."""
+        told = [(f.name, getattr(self, f.name)) for f in fields(self) if getattr(self, f.name) != f.default]
+        return f"{self.kind}[{' '.join(f'{name}={value}' for name, value in told)}]"
 
     def but(self, **changes: Any) -> Self:
         """A copy with some fields changed."""
@@ -60,16 +63,24 @@ class Case:
         sizes = [f"{name}=1" for name in self.lengths if getattr(self, name) == 1]
         return (self.regime, self.dtype, *sizes)
 
+    @property
+    def narrowed(self) -> Mapping[str, Any]:
+        """The fields to change where every config costs a build: one of the few configs that are kept."""
+        return {}
+
     def fitted(self, impl: JudgedImplementation) -> Self:
         """This case in a dtype the implementation offers and within its shape policy."""
-        changes: dict[str, Any] = {}
-        if self.dtype not in impl.dtypes or impl.policy.one_config:
-            changes["dtype"] = impl.dtypes[0]
-        smallest = impl.policy.min_size
-        if smallest != self.smallest:
-            changes["smallest"] = smallest
-        changes |= {n: smallest for n in self.lengths if 0 < getattr(self, n) < smallest}
-        return self.but(**changes) if changes else self
+        policy = impl.policy
+        case = self if self.dtype in impl.dtypes else self.but(dtype=impl.dtypes[0])
+        if policy.one_config:
+            case = case.but(dtype=impl.dtypes[0], fixed=True, **self.narrowed)
+        small = {n: policy.min_size for n in case.lengths if 0 < getattr(case, n) < policy.min_size}
+        unmasked = [n for n in case.masks if getattr(case, n) == "none"] if policy.always_mask else []
+        return case.but(least=policy.min_size, **small, **dict.fromkeys(unmasked, "all"))
+
+    def sharpest(self, impl: JudgedImplementation, *, rebuild: bool = True) -> Self:
+        """In the most exact dtype; without `rebuild` its own where every config costs a build."""
+        return self if self.fixed and not rebuild else self.but(dtype=impl.sharpest)
 
     def rng(self, *salt: int) -> np.random.Generator:
         """A generator of this case's seed; a salt makes another stream."""
@@ -89,6 +100,146 @@ class Case:
     def sharp(self) -> bool:
         """Whether the literal tolerance of the acceptance criteria applies."""
         return self.regime in ("init", "unit")
+
+
+@dataclass(frozen=True, kw_only=True)
+class OperationCase(Case):
+    """A case of one operation. Its inputs follow from the record: a word of a shape is a field of the case.
+
+    `settings` maps fields of the case to fields of the config; `constants` are fields of every config.
+    """
+
+    operates: ClassVar[str] = ""
+    settings: ClassVar[Mapping[str, str]] = {}
+    constants: ClassVar[Mapping[str, Any]] = {"num_heads": 1}
+
+    @property
+    def operation(self) -> str:
+        """The name of the operation; a class of several operations has a field for it."""
+        return self.operates
+
+    @property
+    def record(self) -> Operation:
+        """The operation."""
+        return OPERATIONS[self.operation]
+
+    def fitted(self, impl: JudgedImplementation) -> Self:
+        """Also with sizes that fit each other, and with options that are offered."""
+        return super().fitted(impl).settled().offered(impl)
+
+    def settled(self) -> Self:
+        """With fields that follow from others."""
+        return self
+
+    @property
+    def fallbacks(self) -> tuple[dict[str, Any], ...]:
+        """Changes of options, tried in turn where the builder does not have those of the case."""
+        return ()
+
+    def offered(self, impl: JudgedImplementation) -> Self:
+        """The case itself, or the first fallback that is offered; the case where none is."""
+        return first_offered(impl, self.operation, self, *self.fallbacks) if self.fallbacks else self
+
+    @property
+    def config(self) -> Config:
+        """What the builder gets."""
+        own = {field: getattr(self, name) for name, field in self.settings.items()}
+        return Config(**{**self.constants, **own, "dtype": self.dtype})
+
+    @cached_property
+    def parameters(self) -> dict[str, Array]:
+        """Random ones, of the regime's scale."""
+        return random_parameters(self.operation, self.config, self.rng(1), regime=self.regime)
+
+    @cached_property
+    def inputs(self) -> dict[str, Any]:
+        """Floating inputs of the regime, and the masks the case has."""
+        rng, made = self.rng(), {}
+        for name, port in self.record.takes.items():
+            if port.kind is Kind.FLOATING:
+                made[name] = self.draw(rng, *self.sizes(port.shape))
+            if port.kind is Kind.MASK and (mask := self.mask_of(name)) is not None:
+                made[name] = mask
+        return made
+
+    def sizes(self, shape: str) -> tuple[int, ...]:
+        """The lengths that the words of a shape have in this case."""
+        return tuple(getattr(self, word) for word in shape.split())
+
+    def mask_of(self, name: str) -> Array | None:
+        """The mask as it is passed, None where the case has none."""
+        return None
+
+    def with_inputs(self, **changes: Any) -> dict[str, Any]:
+        """The inputs with some arrays replaced; None leaves one out."""
+        return {name: x for name, x in {**self.inputs, **changes}.items() if x is not None}
+
+    def alone(self, row: int) -> dict[str, Any]:
+        """The inputs of one row of the batch, as a batch of the least size that is allowed."""
+        batch, rows = self.sizes("B")[0], [row] * self.least
+        full = max(np.ndim(x) for x in self.inputs.values())
+        return {
+            name: x[rows] if np.ndim(x) and len(x) == batch and _has_rows(self.record, name, x, full) else x
+            for name, x in self.inputs.items()
+        }
+
+    def loaded(self, impl: JudgedImplementation, parameters: Arrays | None = None) -> JudgedComponent:
+        """The component in eval mode with the case's parameters, or others."""
+        component = impl.build(self.operation, self.config)
+        component.load(self.parameters if parameters is None else parameters)
+        return component
+
+    def unloaded(self, impl: JudgedImplementation) -> JudgedComponent:
+        """A component that nothing was loaded into yet."""
+        config = impl.placed(self.config)
+        return JudgedComponent(self.operation, impl.construct(self.operation, config), config, impl)
+
+    @cached_property
+    def expected(self) -> dict[str, Expected]:
+        """The reference's outputs."""
+        return self.expected_for()
+
+    @property
+    def output(self) -> Expected:
+        """The first of the reference's outputs."""
+        return self.expected[self.record.output]
+
+    def expected_for(
+        self, inputs: Arrays | None = None, parameters: Arrays | None = None
+    ) -> dict[str, Expected]:
+        """The reference's outputs for other inputs or parameters."""
+        given = self.inputs if inputs is None else inputs
+        return expected(
+            self.operation, self.config, self.parameters if parameters is None else parameters, given
+        )
+
+    def output_for(self, inputs: Arrays | None = None, parameters: Arrays | None = None) -> Expected:
+        """The first of the reference's outputs for other inputs or parameters."""
+        return self.expected_for(inputs, parameters)[self.record.output]
+
+    def specified(self, seen: Array, other: Array) -> Array:
+        """What was seen; `other` where the spec leaves the output open."""
+        return seen
+
+    def cotangents(self) -> dict[str, Array]:
+        """Random ones for the first output."""
+        name, shape = next(iter(self.record.gives.items()))
+        return {name: self.draw(self.rng(11), *self.sizes(shape), regime="unit")}
+
+    def gradients_for(self, inputs: Arrays | None = None) -> dict[str, Expected]:
+        """The reference's gradients by input and parameter."""
+        given = self.inputs if inputs is None else inputs
+        return bounded_gradients(self.operation, self.config, self.parameters, given, self.cotangents())
+
+    def literal(self, tolerance: float) -> float:
+        """A tolerance of the acceptance criteria; in half precision, which cannot meet it, the bound."""
+        exact = self.dtype in ("float32", "float64")
+        return tolerance if exact else float(np.max(self.output.bound))
+
+
+def _has_rows(record: Operation, name: str, x: Array, full: int) -> bool:
+    """Whether the first axis is the batch; a mask may leave that axis out."""
+    return record.takes[name].kind is not Kind.MASK or x.ndim >= min(full, 3)
 
 
 def seeds() -> st.SearchStrategy[int]:

@@ -4,36 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import product
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from attest.boundary import JudgedComponent, JudgedImplementation
 from attest.checks.arrays import expect, expect_close, expect_near, expect_same_bits, expect_shape
 from attest.contract import Array
-from attest.judging.cases import Case
 from attest.judging.evidence import note_case
+from attest.judging.laws import FORMULA
 from attest.milestones.m04_layers.cases.layers import LayerCase
 from attest.outcomes import Expected
 
 LENGTHS = (1, 2, 3, 4, 5, 9, 17)
 NARROW = ("float16", "bfloat16")
-AnyCase = TypeVar("AnyCase", bound=Case)
-
-
-def loaded(
-    impl: JudgedImplementation, case: LayerCase, parameters: Mapping[str, Array] | None = None
-) -> JudgedComponent:
-    """The part of a case, in eval mode, with its parameters."""
-    component = impl.build(case.part, case.config)
-    component.load(case.parameters if parameters is None else parameters)
-    return component
-
-
-def new(impl: JudgedImplementation, part: str, case: LayerCase) -> JudgedComponent:
-    """A part that nothing was loaded into yet."""
-    config = impl.placed(case.config)
-    return JudgedComponent(part, impl.construct(part, config), config, impl)
 
 
 def output_of(component: JudgedComponent, inputs: Mapping[str, Any]) -> Array:
@@ -48,20 +32,13 @@ def expect_output(
     impl: JudgedImplementation, case: LayerCase, seen: Array, wanted: Expected, *, factor: float = 1.0
 ) -> None:
     """Within the bound at every position that is not padding."""
-    settled = specified(case, seen, wanted.value)
+    settled = case.specified(seen, wanted.value)
     expect_close(settled, wanted, "output", factor=factor * impl.factor(case.part))
 
 
 def expect_same_output(case: LayerCase, seen: Array, before: Array, what: str) -> None:
     """To the bit at every position that is not padding."""
-    expect_same_bits(specified(case, seen, before), before, what)
-
-
-def specified(case: LayerCase, seen: Array, other: Array) -> Array:
-    """What was seen; `other` at padded positions, where the spec leaves the output open."""
-    expect_shape(seen, other.shape, "output")
-    chosen: Array = np.where(case.real[..., None], seen, other)
-    return chosen
+    expect_same_bits(case.specified(seen, before), before, what)
 
 
 def expect_parameters(component: JudgedComponent, wanted: Mapping[str, Array], dtype: str) -> None:
@@ -75,20 +52,13 @@ def expect_parameters(component: JudgedComponent, wanted: Mapping[str, Array], d
             expect_same_bits(seen[name].astype(value.dtype), value, name)
 
 
-def sharpest(impl: JudgedImplementation, case: AnyCase) -> AnyCase:
-    """The case in the implementation's most exact dtype; its own where every dtype has to be compiled."""
-    if impl.policy.one_config:
-        return case
-    return case.but(dtype=impl.sharpest)
-
-
 def expect_any_length(impl: JudgedImplementation, part: str) -> None:
     """One component, called at these lengths in turn, equals the reference each time."""
     for T, mask in product(LENGTHS, ("none", "padding")):
         case = LayerCase(part=part, B=2, T=T, S=max(2, 18 - T), D=8, H=2, F=16, N=2, seed=T)
         case = case.but(mask=mask, memory_mask=mask, dtype=impl.dtypes[0]).fitted(impl)
         note_case(f"case={case}", part, f"T={T}")
-        expect_output(impl, case, output_of(loaded(impl, case), case.inputs), case.expected)
+        FORMULA.check(impl, case)
 
 
 def has(component: JudgedComponent, method: str) -> bool:

@@ -28,7 +28,7 @@ SIZES = Config(
     target_vocab=11,
     max_len=64,
 )
-MODEL = SIZES.but(  # the sizes of M5's cases under a shape policy: one graph serves both
+MODEL = SIZES.but(  # the sizes of M5's fixed cases: one graph serves both
     d_model=32, d_ff=64, num_encoder_layers=1, num_decoder_layers=1, max_len=128, dropout=0.3
 )
 

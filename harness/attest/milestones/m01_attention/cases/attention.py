@@ -8,34 +8,34 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from hypothesis import strategies as st
 
-from attest.boundary import JudgedComponent, JudgedImplementation
-from attest.contract import Array, Config
-from attest.judging.cases import Case, dtypes, regimes, seeds
-from attest.outcomes import Expected
-from attest.reference.oracle import bounded_gradients, expected
+from attest.boundary import JudgedComponent
+from attest.contract import Array
+from attest.judging.cases import OperationCase, dtypes, regimes, seeds
 
 MASKS = ("none", "keys", "pairs", "shared")
 HIDING = ("keys", "pairs", "shared")
 FORMS = (*HIDING, "rows", "heads", "narrow")
 ALIKE = ("", "", "T=S", "B=T", "B=H", "B=T=S")
-FIXED = {"d_k": 12, "d_v": 5}  # what a shape policy keeps
+FIXED = {"d_k": 12, "d_v": 5}  # where every config costs a build
 LONG = (16, 17, 31, 32, 33, 64, 65)  # around the blocks of fused kernels
 BLIND = ("mask", "length", "causal")
 
 
 @dataclass(frozen=True, kw_only=True)
-class AttentionCase(Case):
+class AttentionCase(OperationCase):
     """`mask`: none, keys (B, 1, S), pairs (..., T, S), shared (T, S), rows (B, T, S), heads (H, 1, S),
     narrow (T, 1). Where there are heads, keys and rows have a head axis of 1, heads a batch axis of 1.
     """
 
     kind: ClassVar[str] = "attention"
     lengths: ClassVar[tuple[str, ...]] = ("B", "H", "T", "S")
+    masks: ClassVar[tuple[str, ...]] = ("mask",)
+    operates: ClassVar[str] = "attention"
 
     B: int = 1
     H: int = 0
@@ -45,18 +45,11 @@ class AttentionCase(Case):
     d_v: int = 1
     mask: str = "none"
     causal: bool = False
-
-    def fitted(self, impl: JudgedImplementation) -> Self:
-        case = super().fitted(impl)
-        if impl.policy.one_config:
-            case = case.but(**FIXED)
-        always = impl.policy.always_mask and case.mask == "none"
-        return case.but(mask="all") if always else case
+    copies: int = 1  # how many times as many features `widened_features` gives
 
     @property
-    def config(self) -> Config:
-        """Attention reads only the dtype."""
-        return Config(dtype=self.dtype)
+    def narrowed(self) -> dict[str, Any]:
+        return {**FIXED, "copies": min(self.copies, 2)}
 
     @property
     def leading(self) -> tuple[int, ...]:
@@ -118,28 +111,6 @@ class AttentionCase(Case):
         """Keys that no query sees, (..., S)."""
         return np.asarray(~self.visible.any(-2))
 
-    def built(self, impl: JudgedImplementation) -> JudgedComponent:
-        """The component of this case's config."""
-        return impl.build("attention", self.config)
-
-    @cached_property
-    def expected(self) -> dict[str, Expected]:
-        """Output and weights of the reference."""
-        return self.expected_for(self.inputs)
-
-    def literal(self, tolerance: float) -> float:
-        """A tolerance of the acceptance criteria; in half precision, which cannot meet it, the bound."""
-        exact = self.dtype in ("float32", "float64")
-        return tolerance if exact else float(np.max(self.expected["output"].bound))
-
-    def expected_for(self, inputs: dict[str, Any]) -> dict[str, Expected]:
-        """Output and weights of the reference for other inputs of this case."""
-        return expected("attention", self.config, {}, inputs)
-
-    def with_inputs(self, **changes: Any) -> dict[str, Any]:
-        """The inputs with some arrays replaced; None leaves one out."""
-        return {name: x for name, x in {**self.inputs, **changes}.items() if x is not None}
-
     def with_scores_of(self, size: float) -> dict[str, Any]:
         """The inputs with q and k enlarged until scores are about this large."""
         q, k = self.inputs["q"], self.inputs["k"]
@@ -154,9 +125,9 @@ class AttentionCase(Case):
         near = (0.01 * k - math.sqrt(depth)).astype(k.dtype)
         return self.with_inputs(q=np.full_like(q, math.sqrt(depth)), k=np.minimum(near, -math.sqrt(depth)))
 
-    def widened_features(self, copies: int, way: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    def widened_features(self, way: str) -> tuple[dict[str, Any], dict[str, Any]]:
         """q and k with c times as many features, and the q of the old width that has the same scores."""
-        q, k = self.inputs["q"], self.inputs["k"]
+        q, k, copies = self.inputs["q"], self.inputs["k"], self.copies
         more = 1 if way == "tiled" else 0
         wide = {n: np.concatenate([x, *[x * more] * (copies - 1)], -1) for n, x in (("q", q), ("k", k))}
         gain = math.sqrt(copies) if way == "tiled" else 1 / math.sqrt(copies)
@@ -199,18 +170,12 @@ class AttentionCase(Case):
             mask[..., self.T // 2, :] = False
         return self.with_inputs(mask=mask, causal=None), np.asarray(~mask.any(-1))
 
-    def cotangents(self) -> dict[str, Array]:
-        """Random cotangents of the output."""
-        shape = (*self.leading, self.T, self.d_v)
-        return {"output": self.draw(self.rng(2), *shape, regime="unit")}
-
-    def gradients_for(self, inputs: dict[str, Any]) -> dict[str, Expected]:
-        """Gradients of the reference."""
-        return bounded_gradients("attention", self.config, {}, inputs, self.cotangents())
-
-    def sharpest(self, impl: JudgedImplementation) -> Self:
-        """This case in the most exact dtype on offer."""
-        return self.but(dtype=impl.sharpest)
+    def sizes(self, shape: str) -> tuple[int, ...]:
+        """`...` is (B,) or (B, H); d is the width of q and k."""
+        named = {"...": self.leading, "d": (self.d_k,)}
+        return tuple(
+            n for word in shape.split() for n in (named[word] if word in named else (getattr(self, word),))
+        )
 
 
 def weights_of(component: JudgedComponent, inputs: dict[str, Any]) -> Array:
@@ -236,6 +201,7 @@ def attention_cases(
     max_length: int = 9,
     kinds: tuple[str, ...] | None = None,
     equal: tuple[str, ...] = ALIKE,
+    copies: tuple[int, int] = (1, 1),
 ) -> AttentionCase:
     """Small cases; every size may be 1, and some are made equal on purpose. Causal cases have T <= S."""
     alike = draw(st.sampled_from(equal))
@@ -256,6 +222,7 @@ def attention_cases(
         d_v=draw(st.integers(1, 8)),
         mask=draw(st.sampled_from(masks)),
         causal=is_causal,
+        copies=draw(st.integers(*copies)),
         regime=draw(regimes() if kinds is None else st.sampled_from(kinds)),
         dtype=draw(dtypes()),
         seed=draw(seeds()),

@@ -2,53 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from typing import ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from hypothesis import strategies as st
 
-from attest.boundary import JudgedImplementation
-from attest.contract import Array, Config
-from attest.judging.cases import Case, dtypes, regimes, seeds
-from attest.outcomes import Expected
-from attest.reference.oracle import EPSILON, expected, random_parameters
+from attest.contract import Array
+from attest.judging.cases import OperationCase, dtypes, regimes, seeds
+from attest.reference.oracle import EPSILON
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProjectionCase(Case):
+class ProjectionCase(OperationCase):
     """Random weights and inputs for qkv_projection."""
 
     kind: ClassVar[str] = "projection"
     lengths: ClassVar[tuple[str, ...]] = ("B", "T")
+    operates: ClassVar[str] = "qkv_projection"
+    settings: ClassVar[Mapping[str, str]] = {"D": "d_model", "bias": "bias"}
 
     B: int = 1
     T: int = 1
     D: int = 4
     bias: bool = True
 
-    def fitted(self, impl: JudgedImplementation) -> Self:
-        case = super().fitted(impl)
-        case = case.but(D=8, bias=True) if impl.policy.one_config else case
-        offered = impl.can_build("qkv_projection", case.config)
-        return case if offered else case.but(bias=not case.bias)
+    @property
+    def narrowed(self) -> dict[str, Any]:
+        return {"D": 8, "bias": True}
 
     @property
-    def config(self) -> Config:
-        return Config(d_model=self.D, num_heads=1, bias=self.bias, dtype=self.dtype)
-
-    @cached_property
-    def parameters(self) -> dict[str, Array]:
-        return random_parameters("qkv_projection", self.config, self.rng(1), regime=self.regime)
-
-    @cached_property
-    def x(self) -> Array:
-        return self.draw(self.rng(), self.B, self.T, self.D)
-
-    @cached_property
-    def expected(self) -> dict[str, Expected]:
-        return expected("qkv_projection", self.config, self.parameters, {"x": self.x})
+    def fallbacks(self) -> tuple[dict[str, Any], ...]:
+        return ({"bias": not self.bias},)
 
     def storing_error(self, name: str) -> float:
         """What rounding to the implementation's dtype may cost a loaded value."""
@@ -57,9 +43,6 @@ class ProjectionCase(Case):
     def moving(self, name: str) -> dict[str, Array]:
         """The parameters with one weight changed."""
         return {**self.parameters, f"{name}.weight": self.parameters[f"{name}.weight"] + 1}
-
-    def expected_when_moving(self, name: str) -> dict[str, Expected]:
-        return expected("qkv_projection", self.config, self.moving(name), {"x": self.x})
 
 
 def projection_cases() -> st.SearchStrategy[ProjectionCase]:

@@ -13,13 +13,13 @@ from attest.checks.arrays import (
     expect,
     expect_close,
     expect_finite,
-    expect_gradients,
     expect_near,
     expect_shape,
     expect_zero,
 )
 from attest.contract import Config, float_dtype
 from attest.judging.evidence import note_case
+from attest.judging.laws import FORMULA, GRADIENTS, law_holds
 from attest.judging.property import given, verifies
 from attest.milestones.m01_attention.cases.attention import (
     LONG,
@@ -34,15 +34,14 @@ from attest.outcomes import Expected, NotOffered
 MAPS = (("query", "q"), ("key", "k"), ("value", "v"))
 
 
-@verifies("M1.1")
-@given(case=projection_cases())
-def projections_follow_their_weights(impl: JudgedImplementation, case: ProjectionCase) -> None:
-    """q, k and v are x W^T + b, each with weights of its own."""
-    component = impl.build("qkv_projection", case.config)
-    component.load(case.parameters)
-    seen = component(x=case.x)
-    for name, wanted in case.expected.items():
-        expect_close(seen[name], wanted, name, factor=component.widening)
+law_holds(
+    FORMULA,
+    "M1.1",
+    projection_cases(),
+    "qkv_projection",
+    name="projections_follow_their_weights",
+    sentence="q, k and v are x W^T + b, each with weights of its own.",
+)
 
 
 @verifies("M1.1")
@@ -52,8 +51,8 @@ def projections_do_not_share(impl: JudgedImplementation, case: ProjectionCase) -
     component = impl.build("qkv_projection", case.config)
     for name, _ in MAPS:
         component.load(case.moving(name))
-        seen = component(x=case.x)
-        for other, wanted in case.expected_when_moving(name).items():
+        seen = component(**case.inputs)
+        for other, wanted in case.expected_for(parameters=case.moving(name)).items():
             what = f"{other} after changing {name}.weight"
             expect_close(seen[other], wanted, what, factor=2 * component.widening)
 
@@ -73,13 +72,14 @@ def projections_are_learned(impl: JudgedImplementation, case: ProjectionCase) ->
     expect(not kept, f"{', '.join(kept)} should be a parameter, not a buffer")
 
 
-@verifies("M1.2")
-@given(case=attention_cases())
-def attention_equals_its_formula(impl: JudgedImplementation, case: AttentionCase) -> None:
-    """softmax(QK^T / sqrt(d_k)) V in every regime and shape."""
-    component = case.built(impl)
-    seen = component(**case.inputs)["output"]
-    expect_close(seen, case.expected["output"], "output", factor=component.widening)
+law_holds(
+    FORMULA,
+    "M1.2",
+    attention_cases(),
+    "attention",
+    name="attention_equals_its_formula",
+    sentence="softmax(QK^T / sqrt(d_k)) V in every regime and shape.",
+)
 
 
 @verifies("M1.2", effort=0.75)
@@ -88,21 +88,14 @@ def longer_sequences_and_wider_heads_too(
     impl: JudgedImplementation, case: AttentionCase, S: int, wide: int
 ) -> None:
     """Lengths on either side of the blocks in which fused kernels work, and the widths of real models."""
-    wide = 0 if impl.policy.one_config else wide
-    case = case.but(S=S, d_k=wide or case.d_k, d_v=wide or case.d_v)
-    component = case.built(impl)
-    seen = component(**case.inputs)["output"]
-    expect_close(seen, case.expected["output"], "output", factor=component.widening)
+    FORMULA.check(impl, case.but(S=S, d_k=wide or case.d_k, d_v=wide or case.d_v).fitted(impl))
 
 
 @verifies("M1.2", effort=0.2)
 @given(case=attention_cases(masks=("none", "keys"), kinds=("tiny",)), S=st.sampled_from((129, 200, 513)))
 def every_key_of_a_long_row_counts(impl: JudgedImplementation, case: AttentionCase, S: int) -> None:
     """Among hundreds of keys with nearly equal scores, each has its share."""
-    case = case.but(S=S)
-    component = case.built(impl)
-    seen = component(**case.inputs)["output"]
-    expect_close(seen, case.expected["output"], "output", factor=component.widening)
+    FORMULA.check(impl, case.but(S=S))
 
 
 @verifies("M1.2")
@@ -123,7 +116,7 @@ def attention_of_a_worked_example(impl: JudgedImplementation) -> None:
 @given(case=attention_cases())
 def weights_are_a_distribution(impl: JudgedImplementation, case: AttentionCase) -> None:
     """In [0, 1], and they sum to one over the keys."""
-    component, wanted = case.built(impl), case.expected["weights"]
+    component, wanted = case.loaded(impl), case.expected["weights"]
     weights = weights_of(component, case.inputs)
     expect_shape(weights, wanted.value.shape, "weights")
     expect_finite(weights, "weights")
@@ -138,7 +131,7 @@ def weights_are_a_distribution(impl: JudgedImplementation, case: AttentionCase) 
 @given(case=attention_cases())
 def output_is_weights_times_values(impl: JudgedImplementation, case: AttentionCase) -> None:
     """The weights returned are the weights used, and all-ones values come out as ones."""
-    component, wanted = case.built(impl), case.expected["output"]
+    component, wanted = case.loaded(impl), case.expected["output"]
     seen = component(**case.inputs)
     if "weights" in seen:
         expect_shape(seen["weights"], case.expected["weights"].value.shape, "weights")
@@ -176,7 +169,7 @@ def attention_agrees_with_torch(impl: JudgedImplementation, case: AttentionCase)
     q, k, v = (torch.tensor(case.inputs[n]) for n in "qkv")
     mask = None if case.mask == "none" else torch.tensor(case.allowed)
     wanted = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask).numpy()
-    component = case.built(impl)
+    component = case.loaded(impl)
     tolerance = component.widening * case.literal(1e-5)
     expect_near(component(**case.inputs)["output"], wanted, tolerance, "output")
 
@@ -186,7 +179,7 @@ def attention_agrees_with_torch(impl: JudgedImplementation, case: AttentionCase)
 def softmax_is_stable(impl: JudgedImplementation, case: AttentionCase, size: float) -> None:
     """Finite and right where exp of a score is not."""
     inputs = case.with_scores_of(size)
-    component, wanted = case.built(impl), case.expected_for(inputs)["output"]
+    component, wanted = case.loaded(impl), case.expected_for(inputs)["output"]
     expect_close(component(**inputs)["output"], wanted, "output", factor=component.widening)
 
 
@@ -201,22 +194,19 @@ def a_common_shift_of_the_scores_changes_nothing(
     """Adding one vector to every key shifts all scores of a query alike."""
     k = case.inputs["k"]
     inputs = case.with_inputs(k=(k + np.asarray(shift, k.dtype)).astype(k.dtype))
-    component, wanted = case.built(impl), case.expected_for(inputs)["output"]
+    component, wanted = case.loaded(impl), case.expected_for(inputs)["output"]
     expect_close(component(**inputs)["output"], wanted, "output", factor=component.widening)
 
 
 @verifies("M1.10")
 @given(
-    case=attention_cases(kinds=("unit", "saturated"), min_keys=2),
-    copies=st.integers(2, 6),
+    case=attention_cases(kinds=("unit", "saturated"), min_keys=2, copies=(2, 6)),
     way=st.sampled_from(("tiled", "padded")),
 )
-def scale_is_the_root_of_the_width(
-    impl: JudgedImplementation, case: AttentionCase, copies: int, way: str
-) -> None:
+def scale_is_the_root_of_the_width(impl: JudgedImplementation, case: AttentionCase, way: str) -> None:
     """Features tiled c times equal Q times sqrt(c); padded with zeros to c times as many, Q over sqrt(c)."""
-    component = case.built(impl)
-    wide, scaled = case.widened_features(2 if impl.policy.one_config else copies, way)
+    component = case.loaded(impl)
+    wide, scaled = case.widened_features(way)
     bound = case.expected_for(wide)["output"].bound + case.expected_for(scaled)["output"].bound
     wanted = component(**scaled)["output"].astype(np.float64)
     expect_shape(wanted, case.expected["output"].value.shape, "output")
@@ -224,14 +214,15 @@ def scale_is_the_root_of_the_width(
     expect_close(component(**wide)["output"], Expected(wanted, bound), what, factor=component.widening)
 
 
+law_holds(GRADIENTS, "M1.13", attention_cases(), "attention", name="gradients_are_right")
+
+
 @verifies("M1.13")
 @given(case=attention_cases())
-def gradients_are_right(impl: JudgedImplementation, case: AttentionCase) -> None:
-    """Against the reference's reverse pass, with random cotangents."""
+def hidden_rows_get_no_gradient(impl: JudgedImplementation, case: AttentionCase) -> None:
+    """A key and value that no query sees, exactly zero."""
     case = case.sharpest(impl)
-    component = case.built(impl)
-    seen = component.gradients(case.inputs, case.cotangents())
-    expect_gradients(seen, case.gradients_for(case.inputs), factor=component.widening)
+    seen = case.loaded(impl).gradients(case.inputs, case.cotangents())
     for name in ("k", "v"):
         expect_zero(seen.inputs[name][case.unseen], f"the gradient of a hidden row of {name}")
 
@@ -241,4 +232,6 @@ def gradients_are_right(impl: JudgedImplementation, case: AttentionCase) -> None
 def gradients_are_right_in_every_form(impl: JudgedImplementation, case: AttentionCase) -> None:
     """With every form of mask and with none, for several queries and for a single one, as in decoding."""
     for mask, T in product(MASKS, (1, case.T)):
-        gradients_are_right(impl, case.but(mask=mask, T=T).fitted(impl))
+        found = case.but(mask=mask, T=T).fitted(impl)
+        GRADIENTS.check(impl, found)
+        hidden_rows_get_no_gradient(impl, found)

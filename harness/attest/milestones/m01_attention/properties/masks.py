@@ -33,7 +33,7 @@ from attest.outcomes import Expected
 @given(case=attention_cases(masks=HIDING, min_keys=2), junk=st.sampled_from((1e6, 1e3, 1.0)))
 def masked_keys_are_inert(impl: JudgedImplementation, case: AttentionCase, junk: float) -> None:
     """Hidden keys have weight zero, and what stands behind them cannot reach the output."""
-    component = case.built(impl)
+    component = case.loaded(impl)
     weights = weights_of(component, case.inputs)
     expect_shape(weights, case.visible.shape, "weights")
     expect_zero(weights[~case.visible], "the weight of a hidden key")
@@ -47,7 +47,7 @@ def a_key_is_inert_for_those_who_do_not_see_it(
     impl: JudgedImplementation, case: AttentionCase, junk: float
 ) -> None:
     """Each query is unmoved by junk in keys that only others may see."""
-    component = case.built(impl)
+    component = case.loaded(impl)
     spoiled, blind = case.spoiled_for_some(junk)
     before, after = component(**case.inputs)["output"], component(**spoiled)["output"]
     expect_shape(before, case.expected["output"].value.shape, "output")
@@ -64,7 +64,7 @@ def masked_keys_are_inert_below_any_fill(
 ) -> None:
     """Visible scores far below any finite fill value still win over hidden ones."""
     inputs = case.with_scores_below(depth)
-    component, wanted = case.built(impl), case.expected_for(inputs)["output"]
+    component, wanted = case.loaded(impl), case.expected_for(inputs)["output"]
     weights = weights_of(component, inputs)
     expect_shape(weights, case.visible.shape, "weights")
     expect_zero(weights[~case.visible], "the weight of a hidden key")
@@ -75,7 +75,7 @@ def masked_keys_are_inert_below_any_fill(
 @given(case=attention_cases(masks=("keys",), causal=False, min_keys=2))
 def masking_equals_deleting(impl: JudgedImplementation, case: AttentionCase) -> None:
     """Row by row: leaving hidden keys out gives what masking them gives."""
-    component, bound = case.built(impl), case.expected["output"].bound
+    component, bound = case.loaded(impl), case.expected["output"].bound
     whole = component(**case.inputs)["output"]
     for b in range(case.B):
         seen = case.visible[b].reshape(-1, case.S)[0]
@@ -89,7 +89,7 @@ def masking_equals_deleting(impl: JudgedImplementation, case: AttentionCase) -> 
 @given(case=attention_cases(masks=HIDING, min_keys=2))
 def a_mask_of_integers_is_not_ignored(impl: JudgedImplementation, case: AttentionCase) -> None:
     """Zeros and ones of an integer type are honoured or refused."""
-    component = case.built(impl)
+    component = case.loaded(impl)
     seen = component.accepted(**case.with_inputs(mask=case.allowed.astype(np.int64)))
     if seen is not None:
         what = "output for a mask of integers"
@@ -103,7 +103,7 @@ def a_mask_of_integers_is_not_ignored(impl: JudgedImplementation, case: Attentio
 )
 def non_finite_junk_is_inert(impl: JudgedImplementation, case: AttentionCase, junk: float) -> None:
     """NaN and infinity behind the mask do not come through."""
-    component = case.built(impl)
+    component = case.loaded(impl)
     before = component(**case.inputs)["output"]
     expect_same_bits(component(**case.spoiled(junk))["output"], before, "output")
 
@@ -137,7 +137,7 @@ def pads_are_hidden_wherever_they_stand(impl: JudgedImplementation, case: MaskCa
 @given(case=attention_cases(causal=True))
 def weights_of_the_future_are_zero(impl: JudgedImplementation, case: AttentionCase) -> None:
     """Zero after the diagonal, and the diagonal itself is seen."""
-    component = case.built(impl)
+    component = case.loaded(impl)
     weights = weights_of(component, case.inputs)
     expect_shape(weights, case.visible.shape, "weights")
     expect_zero(weights[~case.visible], "the weight of a later position")
@@ -152,7 +152,7 @@ def weights_of_the_future_are_zero(impl: JudgedImplementation, case: AttentionCa
 )
 def the_future_is_hidden(impl: JudgedImplementation, case: AttentionCase, cut: int, change: float) -> None:
     """Changing what comes after a position leaves the output up to it as it was."""
-    component = case.built(impl)
+    component = case.loaded(impl)
     last = cut % max(1, case.S - 1)
     changed = {n: case.inputs[n].copy() for n in "qkv"}
     for array in changed.values():
@@ -177,7 +177,7 @@ def causal_mask_is_bottom_right(impl: JudgedImplementation, T: int, S: int) -> N
 @given(case=attention_cases(masks=FORMS, min_keys=2))
 def every_form_equals_its_expansion(impl: JudgedImplementation, case: AttentionCase) -> None:
     """A mask that broadcasts does what the same mask written out does."""
-    component, wanted = case.built(impl), case.expected["output"]
+    component, wanted = case.loaded(impl), case.expected["output"]
     written = np.broadcast_to(case.allowed, case.visible.shape).copy()
     expanded = component(**case.with_inputs(mask=written))["output"]
     expect_close(component(**case.inputs)["output"], wanted, "output", factor=component.widening)
@@ -188,7 +188,7 @@ def every_form_equals_its_expansion(impl: JudgedImplementation, case: AttentionC
 @given(case=attention_cases(masks=("keys",), min_keys=2, min_batch=2, causal=False, equal=("B=T", "B=H")))
 def axes_of_equal_length_are_not_confused(impl: JudgedImplementation, case: AttentionCase) -> None:
     """A mask per row of the batch hides keys of that row, also where B == T or B == H."""
-    component = case.built(impl)
+    component = case.loaded(impl)
     weights = weights_of(component, case.inputs)
     expect_shape(weights, case.visible.shape, "weights")
     expect_zero(weights[~case.visible], "the weight of a key hidden in its row")
@@ -199,7 +199,7 @@ def axes_of_equal_length_are_not_confused(impl: JudgedImplementation, case: Atte
 @given(case=attention_cases(masks=HIDING, causal=True, min_keys=2))
 def masks_combine_as_allowed_by_all(impl: JudgedImplementation, case: AttentionCase) -> None:
     """With a mask and causal attention both must allow; the next call starts afresh."""
-    component = case.built(impl)
+    component = case.loaded(impl)
     weights = weights_of(component, case.inputs)
     expect_shape(weights, case.visible.shape, "weights")
     expect_zero(weights[~case.visible], "the weight of a key that one of the masks hides")
@@ -214,7 +214,7 @@ def masks_combine_as_allowed_by_all(impl: JudgedImplementation, case: AttentionC
 @given(case=attention_cases(masks=("keys", "pairs")), way=st.sampled_from(BLIND))
 def blind_queries_give_zeros(impl: JudgedImplementation, case: AttentionCase, way: str) -> None:
     """Zero output and weights, and the other rows are as they would be."""
-    component = case.built(impl)
+    component = case.loaded(impl)
     inputs, blind = case.blinded(way)
     wanted = case.expected_for(inputs)
     output, weights = component(**inputs)["output"], weights_of(component, inputs)
@@ -229,7 +229,7 @@ def blind_queries_give_zeros(impl: JudgedImplementation, case: AttentionCase, wa
 def blind_queries_do_not_spoil_gradients(impl: JudgedImplementation, case: AttentionCase, way: str) -> None:
     """Finite everywhere, zero for the blind queries, right for the others."""
     case = case.sharpest(impl)
-    component = case.built(impl)
+    component = case.loaded(impl)
     inputs, blind = case.blinded(way)
     seen = component.gradients(inputs, case.cotangents())
     expect_gradients(seen, case.gradients_for(inputs), factor=component.widening)

@@ -5,6 +5,7 @@ Shapes: query (B, T, D), key_value (B, S, D), D = H * d. Head i owns rows i*d to
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Self
@@ -12,23 +13,20 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from hypothesis import strategies as st
 
-from attest.boundary import JudgedComponent, JudgedImplementation
+from attest.boundary import JudgedImplementation
 from attest.contract import Array, Config
-from attest.judging.cases import Case, dtypes, regimes, seeds
-from attest.outcomes import Expected
-from attest.reference.oracle import bounded_gradients, expected, random_parameters
+from attest.judging.cases import OperationCase, dtypes, regimes, seeds
 
 OPERATION = "multi_head_attention"
 MASKS = ("none", "keys", "pairs", "shared", "one")
 HIDING = ("keys", "pairs", "shared", "one")
 ALIKE = ("", "", "B=H", "T=S", "B=T", "T=H")
-LAYOUTS = ("transposed", "batch last", "strided", "reversed", "expanded", "one array")
 UNEVEN = ((16, 3), (10, 4), (8, 16), (7, 2))  # d_model, num_heads
-FIXED = ((2, 4, True), (3, 4, False))  # heads, their width, biases: what a shape policy keeps
+FIXED = ((2, 4, True), (3, 4, False))  # heads, their width, biases: where every config costs a build
 
 
 @dataclass(frozen=True, kw_only=True)
-class MultiHeadCase(Case):
+class MultiHeadCase(OperationCase):
     """`mask`: none, keys (B, 1, S), pairs (B, T, S), shared (T, S), one (1, T, S), causal (T, S).
 
     `own`: the keys and values come from the query's own sequence, so S is T.
@@ -36,6 +34,10 @@ class MultiHeadCase(Case):
 
     kind: ClassVar[str] = "heads"
     lengths: ClassVar[tuple[str, ...]] = ("B", "T", "S")
+    masks: ClassVar[tuple[str, ...]] = ("mask",)
+    operates: ClassVar[str] = OPERATION
+    settings: ClassVar[Mapping[str, str]] = {"D": "d_model", "H": "num_heads", "bias": "bias"}
+    constants: ClassVar[Mapping[str, Any]] = {"dropout": 0.0}
 
     B: int = 1
     H: int = 1
@@ -46,29 +48,22 @@ class MultiHeadCase(Case):
     mask: str = "none"
     own: bool = False
 
-    def fitted(self, impl: JudgedImplementation) -> Self:
-        case = super().fitted(impl)
-        if impl.policy.one_config:
-            H, d, bias = FIXED[case.seed % len(FIXED)]
-            case = case.but(H=H, d=d, bias=bias)
-        if case.own and case.S != case.T:
-            case = case.but(S=case.T)
-        case = case.offered(impl)
-        always = impl.policy.always_mask and case.mask == "none"
-        return case.but(mask="all") if always else case
+    @property
+    def narrowed(self) -> dict[str, Any]:
+        H, d, bias = FIXED[self.seed % len(FIXED)]
+        return {"H": H, "d": d, "bias": bias}
 
-    def offered(self, impl: JudgedImplementation) -> Self:
-        """With or without biases, as the implementation has them."""
-        return self if impl.can_build(OPERATION, self.config) else self.but(bias=not self.bias)
+    def settled(self) -> Self:
+        return self.but(S=self.T) if self.own and self.S != self.T else self
+
+    @property
+    def fallbacks(self) -> tuple[dict[str, Any], ...]:
+        return ({"bias": not self.bias},)
 
     @property
     def D(self) -> int:  # noqa: N802
         """Width of the model."""
         return self.H * self.d
-
-    @property
-    def config(self) -> Config:
-        return Config(d_model=self.D, num_heads=self.H, bias=self.bias, dropout=0.0, dtype=self.dtype)
 
     @property
     def regimes(self) -> tuple[str, ...]:
@@ -77,10 +72,6 @@ class MultiHeadCase(Case):
 
     def _equal(self, a: str, b: str) -> bool:
         return bool(getattr(self, a) == getattr(self, b) > 1)
-
-    @cached_property
-    def parameters(self) -> dict[str, Array]:
-        return random_parameters(OPERATION, self.config, self.rng(1), regime=self.regime)
 
     @cached_property
     def inputs(self) -> dict[str, Any]:
@@ -113,47 +104,6 @@ class MultiHeadCase(Case):
         """What each query sees, (B, T, S)."""
         return np.broadcast_to(self.allowed, (self.B, self.T, self.S))
 
-    def built(
-        self, impl: JudgedImplementation, parameters: dict[str, Array] | None = None
-    ) -> JudgedComponent:
-        """The component with this case's weights, or others, loaded."""
-        component = impl.build(OPERATION, self.config)
-        component.load(self.parameters if parameters is None else parameters)
-        return component
-
-    @cached_property
-    def expected(self) -> dict[str, Expected]:
-        """Output and weights of the reference."""
-        return self.expected_for()
-
-    def expected_for(
-        self, inputs: dict[str, Any] | None = None, parameters: dict[str, Array] | None = None
-    ) -> dict[str, Expected]:
-        """The reference for other inputs or other weights of this case."""
-        return expected(
-            OPERATION,
-            self.config,
-            self.parameters if parameters is None else parameters,
-            self.inputs if inputs is None else inputs,
-        )
-
-    def literal(self, tolerance: float) -> float:
-        """A tolerance of the acceptance criteria; in half precision, which cannot meet it, the bound."""
-        exact = self.dtype in ("float32", "float64")
-        return tolerance if exact else float(np.max(self.expected["output"].bound))
-
-    def gradients_for(self, inputs: dict[str, Any]) -> dict[str, Expected]:
-        """Gradients of the reference, by input and parameter."""
-        return bounded_gradients(OPERATION, self.config, self.parameters, inputs, self.cotangents())
-
-    def cotangents(self) -> dict[str, Array]:
-        """Random cotangents of the output."""
-        return {"output": self.draw(self.rng(3), self.B, self.T, self.D, regime="unit")}
-
-    def with_inputs(self, **changes: Any) -> dict[str, Any]:
-        """The inputs with some arrays replaced."""
-        return {**self.inputs, **changes}
-
     def spoiled(self, junk: float) -> tuple[dict[str, Any], Array]:
         """Junk in about half of the keys, and which queries (B, T) see none of those."""
         key_value = self.inputs["key_value"].copy()
@@ -167,15 +117,6 @@ class MultiHeadCase(Case):
         mask[0] = False
         mask[:, self.T // 2] = False
         return self.with_inputs(mask=mask), np.asarray(~mask.any(-1))
-
-    def row(self, b: int, copies: int = 1) -> dict[str, Any]:
-        """One row of the batch alone, or a batch of copies of it."""
-        rows = [b] * copies
-        alone = {name: self.inputs[name][rows] for name in ("query", "key_value")}
-        if self.mask == "none":
-            return alone
-        mask = self.allowed
-        return {**alone, "mask": mask[rows] if mask.ndim == 3 and len(mask) == self.B else mask}
 
     def head(self, i: int) -> slice:
         """The features of head i."""
@@ -216,31 +157,6 @@ class MultiHeadCase(Case):
         bits = value.astype(np.float32).view(np.uint32).astype(np.uint64)
         rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16 << 16
         return rounded.astype(np.uint32).view(np.float32)
-
-    def sharpest(self, impl: JudgedImplementation) -> Self:
-        """This case in the most exact dtype on offer."""
-        return self.but(dtype=impl.sharpest)
-
-
-def laid_out(case: MultiHeadCase, layout: str) -> dict[str, Any]:
-    """The inputs in another memory layout; expanded ones repeat the first row of the batch."""
-    if layout == "one array":
-        return {**case.inputs, "key_value": case.inputs["query"]} if case.own else dict(case.inputs)
-    return {name: _laid_out(x, layout) for name, x in case.inputs.items()}
-
-
-def _laid_out(x: Array, layout: str) -> Array:
-    if layout == "transposed":
-        return np.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2)
-    if layout == "batch last":
-        return np.ascontiguousarray(np.moveaxis(x, 0, -1)).transpose(x.ndim - 1, *range(x.ndim - 1))
-    if layout == "strided":
-        wide = np.repeat(np.repeat(x, 2, -1), 2, 0)
-        wide[1::2], wide[..., 1::2] = wide[1::2] == 0, wide[..., 1::2] == 0  # other numbers in between
-        return wide[::2, ..., ::2]
-    if layout == "reversed":
-        return np.ascontiguousarray(x[..., ::-1])[..., ::-1]
-    return np.broadcast_to(x[:1], x.shape)
 
 
 def uneven_configs(impl: JudgedImplementation) -> dict[str, Config]:

@@ -7,14 +7,13 @@ from hypothesis import strategies as st
 
 from attest.boundary import JudgedImplementation
 from attest.checks.arrays import expect_close, expect_same_bits, expect_shape, expect_zero
-from attest.checks.side_effects import expect_no_side_effects
 from attest.judging.cases import seeds
+from attest.judging.laws import MEMORY_LAYOUT, ROW_ALONE, SIDE_EFFECTS, law_holds
 from attest.judging.property import given, verifies
 from attest.milestones.m02_multi_head.cases.multi_head import (
     HIDING,
-    LAYOUTS,
+    OPERATION,
     MultiHeadCase,
-    laid_out,
     multi_head_cases,
 )
 from attest.outcomes import Expected
@@ -24,7 +23,7 @@ from attest.outcomes import Expected
 @given(case=multi_head_cases(masks=HIDING, min_heads=2, min_keys=2), junk=st.sampled_from((1e6, 1e3, 1.0)))
 def a_mask_reaches_every_head(impl: JudgedImplementation, case: MultiHeadCase, junk: float) -> None:
     """Queries that do not see a key are unmoved by what is in it, whatever the head."""
-    component = case.built(impl)
+    component = case.loaded(impl)
     spoiled, blind = case.spoiled(junk)
     before, after = component(**case.inputs), component(**spoiled)
     expect_shape(before["output"], (case.B, case.T, case.D), "output")
@@ -40,11 +39,11 @@ def a_mask_reaches_every_head(impl: JudgedImplementation, case: MultiHeadCase, j
 @given(case=multi_head_cases(masks=("keys", "pairs"), min_heads=2, min_batch=2, min_keys=2, equal=("B=H",)))
 def a_mask_stays_in_its_row(impl: JudgedImplementation, case: MultiHeadCase) -> None:
     """Where B == H too, each row of the mask acts on its own row of the batch and on all heads."""
-    component, wanted = case.built(impl), case.expected["output"]
+    component, wanted = case.loaded(impl), case.expected["output"]
     seen = component(**case.inputs)["output"]
     expect_close(seen, wanted, "output", factor=component.widening)
     for b in range(case.B):
-        alone = component(**case.row(b, impl.policy.min_size))["output"][:1]
+        alone = component(**case.alone(b))["output"][:1]
         row = Expected(seen[b : b + 1].astype(np.float64), wanted.bound[b : b + 1])
         expect_close(alone, row, f"row {b} alone", factor=2 * component.widening)
 
@@ -53,7 +52,7 @@ def a_mask_stays_in_its_row(impl: JudgedImplementation, case: MultiHeadCase) -> 
 @given(case=multi_head_cases(masks=HIDING, min_heads=2, min_keys=2))
 def every_form_of_mask_equals_its_expansion(impl: JudgedImplementation, case: MultiHeadCase) -> None:
     """A mask (T, S), (1, T, S) or (B, 1, S) does what it does written out as (B, T, S)."""
-    component, wanted = case.built(impl), case.expected["output"]
+    component, wanted = case.loaded(impl), case.expected["output"]
     expanded = component(**case.with_inputs(mask=case.visible.copy()))["output"]
     expect_close(component(**case.inputs)["output"], wanted, "output", factor=component.widening)
     expect_close(expanded, wanted, "output for the mask written out", factor=component.widening)
@@ -64,7 +63,7 @@ def every_form_of_mask_equals_its_expansion(impl: JudgedImplementation, case: Mu
 def positions_are_interchangeable(impl: JudgedImplementation, case: MultiHeadCase, order: int) -> None:
     """Permuting the positions of the input permutes the output."""
     moved = np.random.default_rng(order).permutation(case.T)
-    component, bound = case.built(impl), case.expected["output"].bound
+    component, bound = case.loaded(impl), case.expected["output"].bound
     before = component(**case.inputs)["output"].astype(np.float64)
     expect_shape(before, (case.B, case.T, case.D), "output")
     x = case.inputs["query"][:, moved]
@@ -73,41 +72,18 @@ def positions_are_interchangeable(impl: JudgedImplementation, case: MultiHeadCas
     expect_close(after, wanted, "output after a permutation", factor=2 * component.widening)
 
 
-@verifies("M2.9")
-@given(case=multi_head_cases(min_batch=2))
-def rows_of_a_batch_are_independent(impl: JudgedImplementation, case: MultiHeadCase) -> None:
-    """A row alone equals the row in a batch."""
-    component, bound = case.built(impl), case.expected["output"].bound
-    seen = component(**case.inputs)["output"].astype(np.float64)
-    for b in range(case.B):
-        wanted = Expected(seen[b : b + 1], bound[b : b + 1])
-        alone = component(**case.row(b, impl.policy.min_size))["output"][:1]
-        expect_close(alone, wanted, f"row {b} alone", factor=2 * component.widening)
-
-
-@verifies("M2.10")
-@given(case=multi_head_cases(min_keys=2), layout=st.sampled_from(LAYOUTS))
-def memory_layout_does_not_matter(impl: JudgedImplementation, case: MultiHeadCase, layout: str) -> None:
-    """Transposed, strided, reversed and expanded arrays give what contiguous copies give."""
-    component = case.built(impl)
-    given_as = laid_out(case, layout)
-    wanted = case.expected_for({name: np.ascontiguousarray(x) for name, x in given_as.items()})["output"]
-    seen = component.as_given(**given_as)["output"]
-    expect_close(seen, wanted, f"output for {layout} inputs", factor=2 * component.widening)
-
-
-@verifies("M2.13", effort=0.5)
-@given(case=multi_head_cases())
-def a_call_leaves_no_trace(impl: JudgedImplementation, case: MultiHeadCase) -> None:
-    """Inputs, mask, parameters, random state and flags are as before."""
-    expect_no_side_effects(case.built(impl), case.inputs)
+law_holds(ROW_ALONE, "M2.9", multi_head_cases(min_batch=2), OPERATION, name="rows_of_a_batch_are_independent")
+law_holds(
+    MEMORY_LAYOUT, "M2.10", multi_head_cases(min_keys=2), OPERATION, name="memory_layout_does_not_matter"
+)
+law_holds(SIDE_EFFECTS, "M2.13", multi_head_cases(), OPERATION, name="a_call_leaves_no_trace", effort=0.5)
 
 
 @verifies("M2.13a")
 @given(case=multi_head_cases())
 def blind_queries_give_the_output_bias(impl: JudgedImplementation, case: MultiHeadCase) -> None:
     """Nothing of the hidden values comes through, and the other rows are as they would be."""
-    component = case.built(impl)
+    component = case.loaded(impl)
     inputs, blind = case.blinded()
     wanted, seen = case.expected_for(inputs), component(**inputs)
     expect_close(seen["output"], wanted["output"], "output", factor=2 * component.widening)

@@ -21,6 +21,7 @@ from attest.checks.side_effects import python_work
 from attest.contract import Array
 from attest.contract.parameters import shapes
 from attest.judging.evidence import note_case
+from attest.judging.laws import FORMULA, GRADIENTS, law_holds
 from attest.judging.property import given, verifies
 from attest.milestones.m01_attention.cases.attention import LONG
 from attest.milestones.m02_multi_head.cases.multi_head import (
@@ -36,15 +37,13 @@ from attest.outcomes import Expected, NotOffered
 @given(case=multi_head_cases(masks=("none",), min_heads=2))
 def heads_divide_the_width(impl: JudgedImplementation, case: MultiHeadCase) -> None:
     """From one head to as many as there are features, every feature takes part."""
-    component = case.built(impl)
+    component = case.loaded(impl)
     seen = component(**case.inputs)["output"]
     expect_close(seen, case.expected["output"], "output", factor=component.widening)
-    if impl.policy.one_config:
-        return
     for heads in (1, case.D):
-        other = case.but(H=heads, d=case.D // heads)
-        seen = other.built(impl)(**other.inputs)["output"]
-        what = f"output with {heads} heads of width {other.d}"
+        other = case.but(H=heads, d=case.D // heads).fitted(impl)
+        seen = other.loaded(impl)(**other.inputs)["output"]
+        what = f"output with {other.H} heads of width {other.d}"
         expect_close(seen, other.expected["output"], what, factor=component.widening)
 
 
@@ -66,13 +65,14 @@ def the_refusal_names_both_numbers(impl: JudgedImplementation) -> None:
         expect_refused_by_name(build, what, "num_heads", "d_model", *values)
 
 
-@verifies("M2.2")
-@given(case=multi_head_cases(min_heads=2, min_keys=2))
-def every_head_reads_the_whole_input(impl: JudgedImplementation, case: MultiHeadCase) -> None:
-    """With injected weights the output is that of a loop over the heads."""
-    component = case.built(impl)
-    seen = component(**case.inputs)["output"]
-    expect_close(seen, case.expected["output"], "output", factor=component.widening)
+law_holds(
+    FORMULA,
+    "M2.2",
+    multi_head_cases(min_heads=2, min_keys=2),
+    OPERATION,
+    name="every_head_reads_the_whole_input",
+    sentence="With injected weights the output is that of a loop over the heads.",
+)
 
 
 @verifies("M2.2", effort=0.5)
@@ -83,10 +83,7 @@ def longer_sequences_and_more_heads_too(
     impl: JudgedImplementation, case: MultiHeadCase, S: int, H: int
 ) -> None:
     """Lengths on either side of the blocks in which fused kernels work, and the head count of the paper."""
-    case = case.but(S=S, T=S if case.own else case.T, H=case.H if impl.policy.one_config else H)
-    component = case.built(impl)
-    seen = component(**case.inputs)["output"]
-    expect_close(seen, case.expected["output"], "output", factor=component.widening)
+    FORMULA.check(impl, case.but(S=S, T=S if case.own else case.T, H=H).fitted(impl))
 
 
 @verifies("M2.3")
@@ -97,7 +94,7 @@ def no_python_loop_over_heads(impl: JudgedImplementation) -> None:
         for h in (2, 16)
     )
     note_case(f"{few} against {many}", "bytecodes")
-    least, most = (python_work(case.built(impl), case.inputs) for case in (few, many))
+    least, most = (python_work(case.loaded(impl), case.inputs) for case in (few, many))
     sizes = f"{most} bytecodes with 16 heads and {least} with 2"
     expect(most <= 1.5 * least, f"{sizes}, should be at most 1.5 times as many")
 
@@ -107,7 +104,7 @@ def no_python_loop_over_heads(impl: JudgedImplementation) -> None:
 def heads_are_joined_in_order_and_mixed(impl: JudgedImplementation, case: MultiHeadCase) -> None:
     """With identity maps the heads attend to their own features; the output map mixes what they bring."""
     maps = case.plain_maps()
-    component, wanted = case.built(impl, maps), case.expected_for(parameters=maps)["output"]
+    component, wanted = case.loaded(impl, maps), case.expected_for(parameters=maps)["output"]
     seen = component(**case.inputs)["output"]
     expect_close(seen, wanted, "output with identity maps", factor=component.widening)
 
@@ -118,12 +115,12 @@ def a_head_without_values_adds_nothing(impl: JudgedImplementation, case: MultiHe
     """Zero rows in W_V take out one head's contribution and nothing else."""
     silent = case.seed % case.H
     maps = case.without_head(silent, case.parameters)
-    component, wanted = case.built(impl, maps), case.expected_for(parameters=maps)["output"]
+    component, wanted = case.loaded(impl, maps), case.expected_for(parameters=maps)["output"]
     seen = component(**case.inputs)["output"]
     expect_close(seen, wanted, f"output without head {silent}", factor=component.widening)
     changed = {n: x.copy() for n, x in maps.items()}
     changed["output.weight"][:, case.head(silent)] += 1.0
-    again = case.built(impl, changed)(**case.inputs)["output"]
+    again = case.loaded(impl, changed)(**case.inputs)["output"]
     what = f"output after changing what the output map makes of the silent head {silent}"
     expect_close(again, wanted, what, factor=2 * component.widening)
 
@@ -132,7 +129,7 @@ def a_head_without_values_adds_nothing(impl: JudgedImplementation, case: MultiHe
 @given(case=multi_head_cases())
 def the_shape_of_the_query_is_kept(impl: JudgedImplementation, case: MultiHeadCase) -> None:
     """(B, T, D), whatever the length of the keys."""
-    seen = case.built(impl)(**case.inputs)["output"]
+    seen = case.loaded(impl)(**case.inputs)["output"]
     expect_shape(seen, (case.B, case.T, case.D), "output")
 
 
@@ -145,7 +142,7 @@ def the_shape_of_the_query_is_kept(impl: JudgedImplementation, case: MultiHeadCa
 def multi_head_attention_agrees_with_torch(impl: JudgedImplementation, case: MultiHeadCase) -> None:
     """Within 1e-5 of nn.MultiheadAttention with the same weights."""
     case = case.but(dtype=impl.dtypes[0])
-    component = case.built(impl)
+    component = case.loaded(impl)
     seen = component(**case.inputs)["output"]
     expect_near(seen, torchs_answer(case), component.widening * case.literal(1e-5), "output")
 
@@ -174,7 +171,7 @@ def torchs_answer(case: MultiHeadCase) -> Array:
 @given(case=multi_head_cases(min_heads=2, min_keys=2))
 def weights_are_those_of_each_head(impl: JudgedImplementation, case: MultiHeadCase) -> None:
     """(B, H, T, S), each head's own, and rows sum to one."""
-    component, wanted = case.built(impl), case.expected["weights"]
+    component, wanted = case.loaded(impl), case.expected["weights"]
     seen = component(**case.inputs)
     if "weights" not in seen:
         return
@@ -242,8 +239,8 @@ def each_head_owns_its_slice(impl: JudgedImplementation, case: MultiHeadCase, mo
     head = moved % case.H
     maps = [case.open_heads(p) for p in (case.parameters, case.moving_head(head))]
     wanted = [case.expected_for(parameters=p)["output"] for p in maps]
-    before, after = (case.built(impl, p)(**case.inputs)["output"] for p in maps)
-    component = case.built(impl)
+    before, after = (case.loaded(impl, p)(**case.inputs)["output"] for p in maps)
+    component = case.loaded(impl)
     what = f"after changing head {head}'s rows of query.weight"
     expect_close(after, wanted[1], f"what the heads bring {what}", factor=component.widening)
     others = np.delete(np.arange(case.D), case.head(head))
@@ -251,14 +248,7 @@ def each_head_owns_its_slice(impl: JudgedImplementation, case: MultiHeadCase, mo
     expect_close(after[..., others], unmoved, f"what other heads bring {what}", factor=2 * component.widening)
 
 
-@verifies("M2.12")
-@given(case=multi_head_cases(min_keys=2))
-def gradients_are_right(impl: JudgedImplementation, case: MultiHeadCase) -> None:
-    """Of both inputs and every parameter, against the reference's reverse pass."""
-    case = case.sharpest(impl)
-    component = case.built(impl)
-    seen = component.gradients(case.inputs, case.cotangents())
-    expect_gradients(seen, case.gradients_for(case.inputs), factor=component.widening)
+law_holds(GRADIENTS, "M2.12", multi_head_cases(min_keys=2), OPERATION, name="gradients_are_right")
 
 
 @verifies("M2.12", effort=0.5)
@@ -266,7 +256,7 @@ def gradients_are_right(impl: JudgedImplementation, case: MultiHeadCase) -> None
 def blind_rows_do_not_spoil_gradients(impl: JudgedImplementation, case: MultiHeadCase) -> None:
     """A row of padding in the batch leaves the gradients of the others right."""
     case = case.sharpest(impl)
-    component = case.built(impl)
+    component = case.loaded(impl)
     inputs, _ = case.blinded()
     seen = component.gradients(inputs, case.cotangents())
     expect_gradients(seen, case.gradients_for(inputs), factor=component.widening)

@@ -6,44 +6,76 @@ Shapes: B batch, T positions, D width; masks are True where a number was dropped
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from attest.contract import Array, Config, float_dtype
+from attest.contract import OPERATIONS, Array, Config, Form, float_dtype
 from attest.contract.parameters import shapes
+from attest.judging.cases import OperationCase
+from attest.judging.inputs import inputs_of
+from attest.judging.options import OTHER_ACTIVATION
 from attest.outcomes import Expected
 from attest.reference.oracle import EPSILON, expected
 
+LAYER = {
+    "D": "d_model",
+    "H": "num_heads",
+    "norm": "norm",
+    "activation": "activation",
+    "rate": "dropout",
+}
 SUBLAYERS = {
     "encoder_layer": ("self_attention", "feed_forward"),
     "decoder_layer": ("self_attention", "cross_attention", "feed_forward"),
 }
 
 
+NARROW = ("bfloat16", "float16")
+
+
 @dataclass(frozen=True, kw_only=True)
-class EmbeddedSample:
+class DropoutCase(OperationCase):
+    """A case with a rate: one rate alone where every config costs a build, and in half precision."""
+
+    rate: float = 0.4
+
+    @property
+    def narrowed(self) -> dict[str, Any]:
+        return {"rate": 0.4}
+
+    def settled(self) -> Self:
+        return self.but(rate=0.4) if self.dtype in NARROW else self
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbeddedSample(DropoutCase):
     """Tokens between 1 and 2, so that scaled tokens plus positions are never zero."""
 
-    rate: float
-    dtype: str
+    kind: ClassVar[str] = "embedded"
+    operates: ClassVar[str] = "input_embedding"
+    settings: ClassVar[Mapping[str, str]] = {
+        "D": "d_model",
+        "V": "source_vocab",
+        "T": "max_len",
+        "rate": "dropout",
+    }
+
     B: int = 4
     T: int = 32
     D: int = 32
     V: int = 16
 
     @property
-    def config(self) -> Config:
-        return Config(
-            d_model=self.D,
-            num_heads=1,
-            source_vocab=self.V,
-            max_len=self.T,
-            dropout=self.rate,
-            dtype=self.dtype,
-        )
+    def parameters(self) -> dict[str, Array]:
+        return {"weight": self.table}
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        return {"ids": self.ids}
 
     @cached_property
     def table(self) -> Array:
@@ -54,67 +86,60 @@ class EmbeddedSample:
         """No padding: its row would get no gradient."""
         return np.random.default_rng(1).integers(1, self.V, (self.B, self.T))
 
-    @cached_property
-    def expected(self) -> Expected:
-        """Without dropout."""
-        return expected("input_embedding", self.config, {"weight": self.table}, {"ids": self.ids})["output"]
-
     @property
     def kept(self) -> Expected:
         """A number that was kept."""
         factor = 1 / (1 - self.rate)
-        return Expected(self.expected.value * factor, 2 * factor * self.expected.bound)
-
-    def cotangent(self) -> Array:
-        return np.random.default_rng(2).standard_normal(self.expected.value.shape).astype(self.table.dtype)
+        return Expected(self.output.value * factor, 2 * factor * self.output.bound)
 
     def gradient(self, dropped: Array) -> Array:
         """(V, D): what the table gets when these numbers were dropped."""
         factor = np.sqrt(self.D) / (1 - self.rate)
         total = np.zeros((self.V, self.D))
-        np.add.at(total, self.ids, np.where(dropped, 0.0, factor * self.cotangent().astype(np.float64)))
+        given = factor * self.cotangents()["output"].astype(np.float64)
+        np.add.at(total, self.ids, np.where(dropped, 0.0, given))
         return total
 
 
 @dataclass(frozen=True, kw_only=True)
-class BareLayer:
+class BareLayer(DropoutCase):
     """A layer whose sublayers put out constants on even features and zero on odd ones, whatever comes in.
 
     All weights are zero but the last bias of each sublayer, so dropout on attention weights and inside the
     feed-forward network cannot be seen. x has few binary digits: adding zero leaves every bit of it.
     """
 
-    operation: str
-    norm: str
-    rate: float
-    dtype: str
+    kind: ClassVar[str] = "bare"
+    settings: ClassVar[Mapping[str, str]] = LAYER
+    constants: ClassVar[Mapping[str, Any]] = {"d_ff": 16}
+
+    part: str = "encoder_layer"
+    norm: str = "pre"
     activation: str = "relu"
     B: int = 4
     T: int = 16
     D: int = 64
     H: int = 4
 
-    def but(self, **changes: Any) -> Self:
-        return replace(self, **changes)
+    @property
+    def narrowed(self) -> dict[str, Any]:
+        """As many numbers, in a layer of the size of M4."""
+        return {**super().narrowed, "B": 16, "T": 32, "D": 8, "H": 2}
+
+    @property
+    def fallbacks(self) -> tuple[dict[str, Any], ...]:
+        return ({"activation": OTHER_ACTIVATION[self.activation]},)
+
+    @property
+    def operation(self) -> str:
+        return self.part
 
     @property
     def sublayers(self) -> tuple[str, ...]:
         return SUBLAYERS[self.operation]
 
-    @property
-    def config(self) -> Config:
-        return Config(
-            d_model=self.D,
-            num_heads=self.H,
-            d_ff=16,
-            norm=self.norm,
-            activation=self.activation,
-            dropout=self.rate,
-            dtype=self.dtype,
-        )
-
     @cached_property
-    def inputs(self) -> dict[str, Array]:
+    def inputs(self) -> dict[str, Any]:
         """Quarters; every other odd feature is negative, so that no row of them is constant."""
         rng = np.random.default_rng(3)
         names = ("x", "memory") if self.operation == "decoder_layer" else ("x",)
@@ -124,7 +149,7 @@ class BareLayer:
             values[..., 3::4] = -np.abs(values[..., 3::4])
         return {name: values.astype(float_dtype(self.dtype)) for name, values in quarters.items()}
 
-    def parameters(self, constants: dict[str, float]) -> dict[str, Array]:
+    def showing(self, constants: dict[str, float]) -> dict[str, Array]:
         """Norms 1 and 0, everything else 0 but the named sublayers' last bias."""
         values = silent_parameters(self.operation, self.config)
         for name, constant in constants.items():
@@ -144,7 +169,7 @@ class BareLayer:
 
     def base(self, index: int) -> Array:
         """What a post-norm layer passes to sublayer `index` where the ones before it give zero."""
-        x = self.inputs["x"].astype(np.float64)
+        x: Array = self.inputs["x"].astype(np.float64)
         for _ in range(index):
             centred = x - x.mean(-1, keepdims=True)
             x = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + self.config.norm_eps)
@@ -167,33 +192,39 @@ class BareLayer:
 
 
 @dataclass(frozen=True, kw_only=True)
-class OpenAttention:
+class OpenAttention(DropoutCase):
     """A pre-norm layer in which one attention shows its weights: feature h*d + j is the weight of key j.
 
     Values are one-hot in the key, W_O is the identity, the other sublayers give zero.
     """
 
-    operation: str
-    attention: str
-    rate: float
-    dtype: str
+    kind: ClassVar[str] = "open"
+    settings: ClassVar[Mapping[str, str]] = LAYER
+    constants: ClassVar[Mapping[str, Any]] = {"d_ff": 16}
+
+    part: str = "encoder_layer"
+    attention: str = "self_attention"
+    norm: str = "pre"
     activation: str = "relu"
     B: int = 8
     T: int = 6
     D: int = 16
     H: int = 2
 
-    def but(self, **changes: Any) -> Self:
-        return replace(self, **changes)
+    @property
+    def narrowed(self) -> dict[str, Any]:
+        return {**super().narrowed, "T": 4, "D": 8}
 
     @property
-    def config(self) -> Config:
-        return BareLayer(
-            operation=self.operation, norm="pre", rate=self.rate, dtype=self.dtype, activation=self.activation
-        ).config.but(d_model=self.D, num_heads=self.H)
+    def fallbacks(self) -> tuple[dict[str, Any], ...]:
+        return ({"activation": OTHER_ACTIVATION[self.activation]},)
+
+    @property
+    def operation(self) -> str:
+        return self.part
 
     @cached_property
-    def inputs(self) -> dict[str, Array]:
+    def inputs(self) -> dict[str, Any]:
         """The same sentence in every row; the encoder's last key is hidden."""
         rng = np.random.default_rng(4)
         names = ("x", "memory") if self.operation == "decoder_layer" else ("x",)
@@ -243,6 +274,45 @@ class OpenAttention:
         given = {"query": query, "key_value": keys, "mask": allowed}
         wide = self.config.but(dtype="float64")
         return expected("multi_head_attention", wide, self.own, given)["output"].value
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuietCase(OperationCase):
+    """Any operation that reads a rate, small. Where every config costs a build three operations are kept."""
+
+    kind: ClassVar[str] = "quiet"
+
+    part: str = "encoder_layer"
+
+    @property
+    def narrowed(self) -> dict[str, Any]:
+        kept = self.part == "input_embedding" or self.record.form is Form.MODEL
+        return {} if kept else {"part": "encoder_layer"}
+
+    @property
+    def operation(self) -> str:
+        return self.part
+
+    @property
+    def config(self) -> Config:
+        """A few layers; the model has the sizes of M5 where every config costs a build."""
+        small = Config(d_model=8, num_heads=2, d_ff=16, num_encoder_layers=2, num_decoder_layers=2)
+        small = small.but(source_vocab=11, target_vocab=11, max_len=8, dropout=0.4, dtype=self.dtype)
+        if not self.fixed or self.record.form is not Form.MODEL:
+            return small
+        return small.but(
+            d_model=32, d_ff=64, num_encoder_layers=1, num_decoder_layers=1, max_len=128, dropout=0.3
+        )
+
+    @cached_property
+    def inputs(self) -> dict[str, Any]:
+        return inputs_of(self.record, self.config, {"B": 3, "T": 5, "S": 5}, self.rng())
+
+
+def quiet_cases(dtype: str) -> list[QuietCase]:
+    """Every operation that maps arrays to arrays and reads the rate."""
+    rated = [name for name, record in OPERATIONS.items() if record.computes and "dropout" in record.reads]
+    return [QuietCase(part=name, dtype=dtype) for name in rated]
 
 
 def silent_parameters(operation: str, config: Config) -> dict[str, Array]:

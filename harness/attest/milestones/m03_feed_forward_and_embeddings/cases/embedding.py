@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Self
@@ -11,18 +12,20 @@ from hypothesis import strategies as st
 
 from attest.boundary import JudgedImplementation
 from attest.contract import Array, Config, float_dtype
-from attest.judging.cases import Case, dtypes, seeds
+from attest.judging.cases import Case, OperationCase, dtypes, seeds
 from attest.judging.options import first_offered
 from attest.outcomes import Expected
-from attest.reference.oracle import expected
 
 FIXED: dict[str, Any] = {"D": 8, "V": 13, "pad_id": 3, "max_len": 64, "scaled": True}
 FIXED_WIDTHS: tuple[dict[str, Any], ...] = ({"D": 8, "max_len": 512}, {"D": 7, "max_len": 64})  # even, odd
 
 
 @dataclass(frozen=True, kw_only=True)
-class TokenCase(Case):
-    """Ids with repetitions and padding, and a table of which every row is filled, the pad row too."""
+class TokenCase(OperationCase):
+    """Ids with repetitions and padding, and a table of which every row is filled, the pad row too.
+
+    `lookup` is token_embedding or input_embedding.
+    """
 
     kind: ClassVar[str] = "tokens"
     lengths: ClassVar[tuple[str, ...]] = ("B", "T")
@@ -34,18 +37,27 @@ class TokenCase(Case):
     pad_id: int = 0
     max_len: int = 16
     scaled: bool = True
+    lookup: str = "token_embedding"
 
-    def fitted(self, impl: JudgedImplementation) -> Self:
-        case = super().fitted(impl)
-        if impl.policy.one_config:
-            case = case.but(**FIXED)
-        case = case.but(max_len=max(case.max_len, case.T))
-        if not impl.offers("input_embedding"):
-            return case
-        return first_offered(impl, "input_embedding", case, {"scaled": True}, {"scaled": False})
+    @property
+    def narrowed(self) -> dict[str, Any]:
+        return FIXED
+
+    @property
+    def operation(self) -> str:
+        return self.lookup
+
+    def settled(self) -> Self:
+        return self.but(max_len=max(self.max_len, self.T))
+
+    def offered(self, impl: JudgedImplementation) -> Self:
+        """The factor is an option of input_embedding, whichever operation is asked."""
+        changes = ({"scaled": True}, {"scaled": False})
+        return first_offered(impl, "input_embedding", self, *changes)
 
     @property
     def config(self) -> Config:
+        """Start and end are ids that are not the padding."""
         bos, eos = [i for i in range(3) if i != self.pad_id][:2]
         return Config(
             d_model=self.D,
@@ -64,6 +76,14 @@ class TokenCase(Case):
     def table(self) -> Array:
         return exact_values(self, self.rng(1), self.V, self.D)
 
+    @property
+    def parameters(self) -> dict[str, Array]:
+        return {"weight": self.table}
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        return {"ids": self.ids}
+
     @cached_property
     def ids(self) -> Array:
         """Few different ids, so that they repeat, and pads at the end of some rows."""
@@ -80,17 +100,6 @@ class TokenCase(Case):
         rng = self.rng(4)
         return np.stack([rng.permutation(self.V) for _ in range(self.B)]).astype(np.int64)
 
-    @cached_property
-    def expected(self) -> Expected:
-        """Of input_embedding in evaluation."""
-        return self.expected_for(self.table)
-
-    def expected_for(self, table: Array) -> Expected:
-        return expected("input_embedding", self.config, {"weight": table}, {"ids": self.ids})["output"]
-
-    def cotangents(self) -> dict[str, Array]:
-        return {"output": self.draw(self.rng(2), self.B, self.T, self.D, regime="unit")}
-
     def summed(self) -> Array:
         """(V, D): the cotangents of each id added up over all its places; nothing for the pad row."""
         total = np.zeros((self.V, self.D))
@@ -100,51 +109,73 @@ class TokenCase(Case):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PositionCase(Case):
+class PositionCase(OperationCase):
     """Inputs of positional_encoding, up to max_len positions."""
 
     kind: ClassVar[str] = "positions"
     lengths: ClassVar[tuple[str, ...]] = ("B", "T")
+    operates: ClassVar[str] = "positional_encoding"
+    settings: ClassVar[Mapping[str, str]] = {"D": "d_model", "max_len": "max_len"}
 
     B: int = 1
     T: int = 1
     D: int = 4
     max_len: int = 16
 
-    def fitted(self, impl: JudgedImplementation) -> Self:
-        case = super().fitted(impl)
-        if impl.policy.one_config:
-            case = case.but(**FIXED_WIDTHS[case.D % 2])
-            case = case.but(T=min(case.T, case.max_len))
-        return case.but(max_len=max(case.max_len, case.T))
-
     @property
-    def config(self) -> Config:
-        return Config(d_model=self.D, num_heads=1, max_len=self.max_len, dtype=self.dtype)
+    def narrowed(self) -> dict[str, Any]:
+        kept = FIXED_WIDTHS[self.D % 2]
+        return {**kept, "T": min(self.T, kept["max_len"])}
+
+    def settled(self) -> Self:
+        return self.but(max_len=max(self.max_len, self.T))
 
     @property
     def nothing(self) -> Array:
         """Zeros: what comes out is what was added."""
         return np.zeros((self.B, self.T, self.D), float_dtype(self.dtype))
 
-    @cached_property
+    @property
     def x(self) -> Array:
-        return self.draw(self.rng(), self.B, self.T, self.D)
-
-    def expected_for(self, x: Array) -> Expected:
-        return expected("positional_encoding", self.config, {}, {"x": x})["output"]
+        """The input."""
+        return self.inputs["x"]  # type: ignore[no-any-return]
 
     @cached_property
     def table(self) -> Expected:
         """What is added at each position, with the distance the spec allows in float32."""
-        wanted = self.expected_for(self.nothing)
+        wanted = self.output_for({"x": self.nothing})
         if self.dtype == "float64":
             return wanted
         allowed = 1e-6 + 1.5e-7 * np.arange(self.T)[:, None]
         return Expected(wanted.value, allowed if self.dtype == "float32" else wanted.bound + allowed)
 
-    def cotangents(self) -> dict[str, Array]:
-        return {"output": self.draw(self.rng(2), self.B, self.T, self.D, regime="unit")}
+
+@dataclass(frozen=True, kw_only=True)
+class LimitCase(OperationCase):
+    """A component of `part` and inputs up to its max_len."""
+
+    kind: ClassVar[str] = "limit"
+    lengths: ClassVar[tuple[str, ...]] = ("B",)
+    settings: ClassVar[Mapping[str, str]] = {"max_len": "max_len"}
+    constants: ClassVar[Mapping[str, Any]] = {"d_model": 6, "num_heads": 1, "source_vocab": 9}
+
+    part: str = "positional_encoding"
+    B: int = 1
+    max_len: int = 1
+
+    @property
+    def operation(self) -> str:
+        return self.part
+
+    @property
+    def narrowed(self) -> dict[str, Any]:
+        return {"max_len": 1 if self.max_len == 1 else 64}
+
+    def of_length(self, length: int) -> dict[str, Array]:
+        """Ones: they are ids and numbers alike."""
+        if self.part == "input_embedding":
+            return {"ids": np.ones((self.B, length), np.int64)}
+        return {"x": np.ones((self.B, length, self.config.d_model), float_dtype(self.dtype))}
 
 
 def exact_values(case: Case, rng: np.random.Generator, *shape: int) -> Array:
@@ -155,7 +186,9 @@ def exact_values(case: Case, rng: np.random.Generator, *shape: int) -> Array:
 
 
 @st.composite
-def token_cases(draw: st.DrawFn, *, min_length: int = 1) -> TokenCase:
+def token_cases(
+    draw: st.DrawFn, *, min_length: int = 1, lookups: tuple[str, ...] = ("token_embedding",)
+) -> TokenCase:
     """Every pad id of a small vocabulary; widths from 1; tables longer than the input and as long."""
     V = draw(st.integers(4, 13))
     T = draw(st.integers(min_length, 9))
@@ -167,6 +200,7 @@ def token_cases(draw: st.DrawFn, *, min_length: int = 1) -> TokenCase:
         pad_id=draw(st.integers(0, V - 1)),
         max_len=T + draw(st.sampled_from((0, 1, 7))),
         scaled=draw(st.sampled_from((True, True, False))),
+        lookup=draw(st.sampled_from(lookups)),
         regime=draw(st.sampled_from(("unit", "tiny", "large"))),
         dtype=draw(dtypes()),
         seed=draw(seeds()),

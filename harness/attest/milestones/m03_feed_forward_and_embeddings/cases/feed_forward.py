@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from hypothesis import strategies as st
 
-from attest.boundary import JudgedImplementation
-from attest.contract import Array, Config
-from attest.judging.cases import Case, dtypes, regimes, seeds
-from attest.judging.options import OTHER_ACTIVATION, first_offered
-from attest.outcomes import Expected
-from attest.reference.oracle import expected, random_parameters
+from attest.contract import Array
+from attest.judging.cases import OperationCase, dtypes, regimes, seeds
+from attest.judging.options import OTHER_ACTIVATION
 
 _FEW: tuple[dict[str, Any], ...] = (
     {"D": 8, "d_ff": None, "activation": "relu", "bias": True},
@@ -23,11 +20,18 @@ _FEW: tuple[dict[str, Any], ...] = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class FeedForwardCase(Case):
+class FeedForwardCase(OperationCase):
     """Random weights and inputs; d_ff None is the default width 4 * D."""
 
     kind: ClassVar[str] = "feed_forward"
     lengths: ClassVar[tuple[str, ...]] = ("B", "T")
+    operates: ClassVar[str] = "feed_forward"
+    settings: ClassVar[Mapping[str, str]] = {
+        "D": "d_model",
+        "d_ff": "d_ff",
+        "activation": "activation",
+        "bias": "bias",
+    }
 
     B: int = 1
     T: int = 1
@@ -36,43 +40,23 @@ class FeedForwardCase(Case):
     activation: str = "relu"
     bias: bool = True
 
-    def fitted(self, impl: JudgedImplementation) -> Self:
-        case = super().fitted(impl)
-        if impl.policy.one_config:
-            case = case.but(**_FEW[case.seed % len(_FEW)])
-        other = {"activation": OTHER_ACTIVATION[case.activation]}
-        biased = {"bias": True}
-        return first_offered(impl, "feed_forward", case, biased, other, other | biased)
+    @property
+    def narrowed(self) -> dict[str, Any]:
+        return _FEW[self.seed % len(_FEW)]
+
+    @property
+    def fallbacks(self) -> tuple[dict[str, Any], ...]:
+        other, biased = {"activation": OTHER_ACTIVATION[self.activation]}, {"bias": True}
+        return biased, other, other | biased
 
     @property
     def regimes(self) -> tuple[str, ...]:
         return (*super().regimes, self.activation)
 
     @property
-    def config(self) -> Config:
-        return Config(
-            d_model=self.D,
-            num_heads=1,
-            d_ff=self.d_ff,
-            activation=self.activation,
-            bias=self.bias,
-            dtype=self.dtype,
-        )
-
-    @cached_property
-    def parameters(self) -> dict[str, Array]:
-        return random_parameters("feed_forward", self.config, self.rng(1), regime=self.regime)
-
-    @cached_property
     def x(self) -> Array:
-        return self.draw(self.rng(), self.B, self.T, self.D)
-
-    @cached_property
-    def expected(self) -> Expected:
-        return self.expected_for(self.x)
-
-    def expected_for(self, x: Array) -> Expected:
-        return expected("feed_forward", self.config, self.parameters, {"x": x})["output"]
+        """The input."""
+        return self.inputs["x"]  # type: ignore[no-any-return]
 
     def changed_at(self, b: int, t: int) -> Array:
         """x with one position replaced."""
@@ -83,9 +67,6 @@ class FeedForwardCase(Case):
     def repeated(self) -> Array:
         """x with its first position everywhere."""
         return np.broadcast_to(self.x[:1, :1], self.x.shape).copy()
-
-    def cotangents(self) -> dict[str, Array]:
-        return {"output": self.draw(self.rng(2), self.B, self.T, self.D, regime="unit")}
 
 
 @st.composite

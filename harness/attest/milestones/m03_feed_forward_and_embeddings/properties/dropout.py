@@ -18,43 +18,37 @@ from attest.checks.arrays import (
     expect_zero,
 )
 from attest.checks.statistics import expect_share
-from attest.contract import OPERATIONS, Array, Config
+from attest.contract import Array, Config
 from attest.judging.evidence import note_case
-from attest.judging.inputs import inputs_of
-from attest.judging.options import OTHER_ACTIVATION, first_offered, offered_form, takes
+from attest.judging.options import offered_form, takes
 from attest.judging.property import verifies
 from attest.milestones.m03_feed_forward_and_embeddings.cases.dropout import (
+    NARROW,
     SUBLAYERS,
     BareLayer,
     EmbeddedSample,
     OpenAttention,
+    QuietCase,
     disjoint_pairs,
+    quiet_cases,
 )
-from attest.milestones.m05_training.cases.training import TrainingCase
 from attest.outcomes import Expected, NotOffered
-from attest.reference.oracle import bounded_gradients, expected, random_parameters
+from attest.reference.oracle import expected, random_parameters
 
-NARROW = ("bfloat16", "float16")
-
-
-def rates(impl: JudgedImplementation) -> tuple[float, ...]:
-    """Below a half and above, where p and 1 - p change places."""
-    return (0.4,) if impl.policy.one_config or impl.dtypes[0] in NARROW else (0.1, 0.7)
+RATES = (0.1, 0.7)  # below a half and above, where p and 1 - p change places
 
 
 def embedded(impl: JudgedImplementation, rate: float) -> tuple[EmbeddedSample, JudgedComponent]:
     """The sample and its component with the table loaded, in the most exact dtype."""
-    sample = EmbeddedSample(rate=rate, dtype=impl.dtypes[-1])
-    component = impl.build("input_embedding", sample.config)
-    component.load({"weight": sample.table})
-    return sample, component
+    sample = EmbeddedSample(rate=rate, dtype=impl.dtypes[-1]).fitted(impl)
+    return sample, sample.loaded(impl)
 
 
 @verifies("M3.7")
 def embedded_input_is_dropped(impl: JudgedImplementation) -> None:
     """Zeros at rate p, the rest times 1/(1-p), each number on its own: 4096 numbers at each rate."""
-    for rate in rates(impl):
-        sample, component = embedded(impl, rate)
+    for sample, component in dict(embedded(impl, rate) for rate in RATES).items():
+        rate = sample.rate
         note_case(f"input_embedding B={sample.B} T={sample.T} D={sample.D} p={rate} seed=11", f"p={rate}")
         component.train(11)
         seen = component(ids=sample.ids)["output"]
@@ -106,10 +100,8 @@ def gradients_follow_what_was_dropped(impl: JudgedImplementation) -> None:
         return
     sample, component = embedded(impl, 0.4)
     note_case(f"input_embedding B={sample.B} T={sample.T} D={sample.D} p=0.4 seed=5", "train")
-    inputs, cotangents = {"ids": sample.ids}, {"output": sample.cotangent()}
-    distance = bounded_gradients(
-        "input_embedding", sample.config, {"weight": sample.table}, inputs, cotangents
-    )["weight"].bound
+    inputs, cotangents = sample.inputs, sample.cotangents()
+    distance = sample.gradients_for()["weight"].bound
     component.train(5)
     dropped = component(**inputs)["output"] == 0
     seen = component.gradients(inputs, cotangents).parameters["weight"]
@@ -124,30 +116,25 @@ def gradients_follow_what_was_dropped(impl: JudgedImplementation) -> None:
 def sublayers_of_a_pre_norm_layer_are_dropped(impl: JudgedImplementation) -> None:
     """out - x is a sum of the sublayers' constants, each 0 or 1/(1-p) of itself; nothing else moves."""
     for operation in SUBLAYERS:
-        for rate in rates(impl):
-            layer = bare(impl, operation, "pre", rate)
+        for layer in dict.fromkeys(bare(impl, operation, "pre", rate) for rate in RATES):
             if layer is not None:
                 expect_each_dropped(read_sum(impl, layer), layer)
 
 
 def bare(impl: JudgedImplementation, operation: str, norm: str, rate: float) -> BareLayer | None:
     """None where this placement of the norm is not offered."""
-    layer = BareLayer(operation=operation, norm=norm, rate=rate, dtype=impl.dtypes[-1])
-    if impl.policy.one_config:  # as many numbers in a layer of M4's size
-        layer = layer.but(B=16, T=32, D=8, H=2, dtype=impl.dtypes[0])
-    layer = first_offered(impl, operation, layer, {"activation": OTHER_ACTIVATION[layer.activation]})
+    layer = BareLayer(part=operation, norm=norm, rate=rate, dtype=impl.dtypes[-1]).fitted(impl)
     note_case(
-        f"{norm}-norm {operation} B={layer.B} T={layer.T} D={layer.D} p={rate} seed=7",
+        f"{norm}-norm {operation} B={layer.B} T={layer.T} D={layer.D} p={layer.rate} seed=7",
         f"{norm}-norm",
-        f"p={rate}",
+        f"p={layer.rate}",
     )
     return layer if takes(impl, operation, layer.config) else None
 
 
 def trained_output(impl: JudgedImplementation, layer: BareLayer, constants: dict[str, float]) -> Array:
     """One call in train mode."""
-    component = impl.build(layer.operation, layer.config)
-    component.load(layer.parameters(constants))
+    component = layer.loaded(impl, layer.showing(constants))
     component.train(7)
     seen = component(**layer.inputs)["output"]
     component.eval()
@@ -209,10 +196,7 @@ def scores_are_not_dropped(impl: JudgedImplementation) -> None:
     """Weights come through as they are, or dropped once or twice; never weights of other scores."""
     for operation, sublayers in SUBLAYERS.items():
         for attention in sublayers[:-1]:
-            shown = OpenAttention(operation=operation, attention=attention, rate=0.4, dtype=impl.dtypes[-1])
-            if impl.policy.one_config:
-                shown = shown.but(T=4, D=8, dtype=impl.dtypes[0])
-            shown = first_offered(impl, operation, shown, {"activation": OTHER_ACTIVATION[shown.activation]})
+            shown = OpenAttention(part=operation, attention=attention, dtype=impl.dtypes[-1]).fitted(impl)
             if shown.dtype in NARROW or not takes(impl, operation, shown.config):
                 continue
             note_case(f"pre-norm {operation}, {attention} shown, p=0.4 seed=7", "scores")
@@ -221,8 +205,7 @@ def scores_are_not_dropped(impl: JudgedImplementation) -> None:
 
 def expect_weights_kept(impl: JudgedImplementation, shown: OpenAttention) -> None:
     """Each number is 0, w / (1-p), or w / (1-p)^2 where the weights are dropped as well."""
-    component = impl.build(shown.operation, shown.config)
-    component.load(shown.parameters)
+    component = shown.loaded(impl)
     component.train(7)
     seen = component(**shown.inputs)["output"]
     component.eval()
@@ -237,47 +220,21 @@ def expect_weights_kept(impl: JudgedImplementation, shown: OpenAttention) -> Non
     expect_near(moved, nearest, 1e-4, f"a weight of {shown.attention} after dropout")
 
 
-def dropping() -> list[str]:
-    """Every operation that maps arrays to arrays and reads the rate."""
-    return [name for name, record in OPERATIONS.items() if record.computes and "dropout" in record.reads]
-
-
 @verifies("M3.8")
 def evaluation_drops_nothing(impl: JudgedImplementation) -> None:
     """Every operation that takes a rate: eval is the formula, and train with p = 0 is eval."""
-    few = ("input_embedding", "encoder_layer", "transformer")
-    for operation in few if impl.policy.one_config else dropping():
-        if impl.offers(operation):
-            config = offered_form(impl, operation, small_config(impl, operation))
-            if operation == "input_embedding" or takes(impl, operation, config):
-                note_case(f"{operation} B=3 T=5 D={config.d_model} p={config.dropout}", operation)
-                expect_quiet_evaluation(impl, operation, config)
+    for case in dict.fromkeys(case.fitted(impl) for case in quiet_cases(impl.dtypes[0])):
+        if impl.offers(case.operation):
+            config = offered_form(impl, case.operation, case.config)
+            if case.operation == "input_embedding" or takes(impl, case.operation, config):
+                note_case(str(case), case.operation)
+                expect_quiet_evaluation(impl, case, config)
 
 
-def small_config(impl: JudgedImplementation, operation: str) -> Config:
-    """A few layers; under a shape policy those of M4, and the model of M5: what is compiled anyway."""
-    if impl.policy.one_config and operation == "transformer":
-        return TrainingCase(dropout=0.3).fitted(impl).plain
-    return Config(
-        d_model=8,
-        num_heads=2,
-        d_ff=16,
-        num_encoder_layers=2,
-        num_decoder_layers=2,
-        source_vocab=11,
-        target_vocab=11,
-        max_len=8,
-        dropout=0.4,
-        dtype=impl.dtypes[0],
-    )
-
-
-def expect_quiet_evaluation(impl: JudgedImplementation, operation: str, config: Config) -> None:
+def expect_quiet_evaluation(impl: JudgedImplementation, case: QuietCase, config: Config) -> None:
     """Equal to the bit twice, after training mode, and to the formula; p = 0 in training mode too."""
-    name = OPERATIONS[operation].output
+    name, operation, inputs = case.record.output, case.operation, case.inputs
     parameters = random_parameters(operation, config, np.random.default_rng(6))
-    rng = np.random.default_rng(7)
-    inputs = inputs_of(OPERATIONS[operation], config, {"B": 3, "T": 5, "S": 5}, rng)
     wanted = expected(operation, config, parameters, inputs)[name]
     component = impl.build(operation, config)
     component.load(parameters)

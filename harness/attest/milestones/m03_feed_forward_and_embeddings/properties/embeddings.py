@@ -17,25 +17,19 @@ from attest.checks.arrays import (
     expect_shape,
     expect_zero,
 )
-from attest.contract import Array, Config, float_dtype
+from attest.contract import OPERATIONS, Array
 from attest.judging.evidence import note_case
-from attest.judging.options import offered_form, sharpest
+from attest.judging.laws import FORMULA, law_holds
+from attest.judging.options import offered_form
 from attest.judging.property import given, verifies
 from attest.milestones.m03_feed_forward_and_embeddings.cases.embedding import (
+    LimitCase,
     PositionCase,
     TokenCase,
     position_cases,
     token_cases,
 )
 from attest.outcomes import Expected
-from attest.reference.oracle import bounded_gradients
-
-
-def with_table(impl: JudgedImplementation, operation: str, case: TokenCase) -> JudgedComponent:
-    """token_embedding or input_embedding, loaded."""
-    component = impl.build(operation, case.config)
-    component.load({"weight": case.table})
-    return component
 
 
 def positions(impl: JudgedImplementation, case: PositionCase, x: Array | None = None) -> Array:
@@ -47,7 +41,7 @@ def positions(impl: JudgedImplementation, case: PositionCase, x: Array | None = 
 @given(case=token_cases())
 def ids_look_up_their_rows(impl: JudgedImplementation, case: TokenCase) -> None:
     """To the bit, for every id from 0 to the last, the padding id included."""
-    component = with_table(impl, "token_embedding", case)
+    component = case.loaded(impl)
     for ids in (case.ids, case.every_id):
         expect_same_bits(component(ids=ids)["output"], case.table[ids], "output, against the rows,")
 
@@ -56,7 +50,7 @@ def ids_look_up_their_rows(impl: JudgedImplementation, case: TokenCase) -> None:
 @given(case=token_cases())
 def the_table_is_learned(impl: JudgedImplementation, case: TokenCase) -> None:
     """It is the one parameter, of shape (V, D), and other values give other outputs."""
-    component = with_table(impl, "token_embedding", case)
+    component = case.loaded(impl)
     found = component.parameters()
     expect(set(found) == {"weight"}, f"the parameters are {sorted(found)}, should be weight alone")
     expect_shape(found["weight"], (case.V, case.D), "weight")
@@ -77,7 +71,7 @@ def ids_outside_the_vocabulary_are_refused(impl: JudgedImplementation, case: Tok
     ids.flat[case.seed % ids.size] = wrong
     for operation in ("token_embedding", "input_embedding"):
         if impl.offers(operation):
-            component = with_table(impl, operation, case)
+            component = case.but(lookup=operation).loaded(impl)
             expect_refused(
                 lambda component=component: component.component(ids=ids.copy()),  # type: ignore[misc]
                 f"{operation} of id {wrong} in a vocabulary of {case.V}",
@@ -97,7 +91,7 @@ def positions_are_sines_and_cosines(impl: JudgedImplementation, case: PositionCa
 @given(case=position_cases(longest=40))
 def positions_are_added_to_the_input(impl: JudgedImplementation, case: PositionCase) -> None:
     """Not multiplied, not joined, and the input once."""
-    wanted = case.expected_for(case.x)
+    wanted = case.output
     bound = wanted.bound + (1e-6 + 1.5e-7 * case.T if case.dtype == "float32" else 0.0)
     expect_close(positions(impl, case, case.x), Expected(wanted.value, bound), "output")
 
@@ -116,9 +110,7 @@ def positions_of_width_four(impl: JudgedImplementation) -> None:
 @given(case=position_cases(longest=200, even=True), shift=st.integers(0, 40))
 def pairs_turn_by_a_constant_angle(impl: JudgedImplementation, case: PositionCase, shift: int) -> None:
     """Squares of a pair sum to one; the product of rows p and p + k depends on k alone. No reference."""
-    case = case.but(T=case.T + shift, max_len=case.max_len + shift, B=max(1, impl.policy.min_size)).fitted(
-        impl
-    )
+    case = case.but(T=case.T + shift, max_len=case.max_len + shift, B=1).fitted(impl)
     k = min(shift, case.T - 1)
     seen = positions(impl, case)
     expect_shape(seen, (case.B, case.T, case.D), "the encoding")
@@ -145,7 +137,7 @@ def positions_depend_on_nothing_else(impl: JudgedImplementation, case: PositionC
     expect_close(seen, case.table, "the encoding")
     other = impl.build("positional_encoding", case.config.but(seed=1))
     expect_same_bits(other(x=case.nothing)["output"], seen, "the encoding built with another seed")
-    first = case.but(T=max(impl.policy.min_size, case.T // 2), B=max(impl.policy.min_size, 1))
+    first = case.but(T=max(1, case.T // 2), B=1).fitted(impl)
     bound = np.broadcast_to(2 * case.table.bound, (case.B, case.T, 1))
     wanted = Expected(seen[:1, : first.T].astype(np.float64), bound[:1, : first.T])
     expect_close(positions(impl, first), _repeated(wanted, first.B), "the encoding of a shorter input")
@@ -176,59 +168,55 @@ def positions_are_not_learned(impl: JudgedImplementation, case: PositionCase) ->
 @verifies("M3.5")
 def max_len_is_reached_and_not_passed(impl: JudgedImplementation) -> None:
     """The last position is encoded, one more is refused; with one row nothing is broadcast."""
-    for max_len in (1, 64) if impl.policy.one_config else (1, 2, 5, 33):
-        for operation in ("positional_encoding", "input_embedding"):
-            if impl.offers(operation):
-                note_case(f"{operation} with max_len={max_len}", "refusal")
-                reaches_and_stops(impl, operation, max_len)
+    limits = (
+        LimitCase(part=part, B=B, max_len=max_len, dtype=impl.dtypes[0]).fitted(impl)
+        for max_len in (1, 2, 5, 33)
+        for part in ("positional_encoding", "input_embedding")
+        for B in (1, 3)
+        if impl.offers(part)
+    )
+    for case in dict.fromkeys(limits):
+        note_case(str(case), "refusal")
+        expect_limit(impl, case)
 
 
-def reaches_and_stops(impl: JudgedImplementation, operation: str, max_len: int) -> None:
+def expect_limit(impl: JudgedImplementation, case: LimitCase) -> None:
     """At max_len there is an answer, at max_len + 1 an exception."""
-    config = Config(d_model=6, num_heads=1, source_vocab=9, max_len=max_len, dtype=impl.dtypes[0])
-    component = impl.build(operation, config)
-    for batch in (max(1, impl.policy.min_size), 3):
-        if max_len >= impl.policy.min_size:
-            seen = component(**blank(operation, config, batch, max_len))["output"]
-            expect_shape(seen, (batch, max_len, 6), f"output at length {max_len}")
-        beyond = blank(operation, config, batch, max_len + 1)
-        expect_refused(
-            lambda beyond=beyond: component.component(**beyond),  # type: ignore[misc]
-            f"{operation} of {max_len + 1} positions with max_len={max_len}",
-        )
+    component, longest = impl.build(case.part, case.config), case.max_len
+    if longest >= case.least:
+        seen = component(**case.of_length(longest))["output"]
+        expect_shape(seen, (case.B, longest, component.config.d_model), f"output at length {longest}")
+    beyond = case.of_length(longest + 1)
+    what = f"{case.part} of {longest + 1} positions with max_len={longest}"
+    expect_refused(lambda: component.component(**beyond), what)
 
 
-def blank(operation: str, config: Config, batch: int, length: int) -> dict[str, Array]:
-    """Inputs of this size."""
-    if operation == "input_embedding":
-        return {"ids": np.ones((batch, length), np.int64)}
-    return {"x": np.zeros((batch, length, config.d_model), float_dtype(config.dtype))}
+INPUT = ("input_embedding",)
 
-
-@verifies("M3.6")
-@given(case=token_cases())
-def tokens_are_scaled_and_positions_added_once(impl: JudgedImplementation, case: TokenCase) -> None:
-    """row * sqrt(D) + position, or row + position with scale_embeddings false."""
-    seen = with_table(impl, "input_embedding", case)(ids=case.ids)["output"]
-    expect_close(seen, case.expected, "output", factor=impl.factor("input_embedding"))
+law_holds(
+    FORMULA,
+    "M3.6",
+    token_cases(lookups=INPUT),
+    *INPUT,
+    name="tokens_are_scaled_and_positions_added_once",
+    sentence="row * sqrt(D) + position, or row + position with scale_embeddings false.",
+)
 
 
 @verifies("M3.6", effort=0.5)
-@given(case=token_cases(min_length=2))
+@given(case=token_cases(min_length=2, lookups=INPUT))
 def the_factor_is_read_off_differences(impl: JudgedImplementation, case: TokenCase) -> None:
     """Two tables at the same positions differ by the factor times their difference. No reference."""
-    component = with_table(impl, "input_embedding", case)
+    component = case.loaded(impl)
     first = component(ids=case.ids)["output"].astype(np.float64)
     expect_finite(first, "output")
-    moved, bound = case.table[::-1].copy(), case.expected_for(case.table[::-1]).bound
+    moved, bound = case.table[::-1].copy(), case.output_for(parameters={"weight": case.table[::-1]}).bound
     component.load({"weight": moved})
     second = component(ids=case.ids)["output"]
     factor = np.sqrt(case.D) if case.scaled else 1.0
     step = factor * (moved.astype(np.float64) - case.table.astype(np.float64))[case.ids]
     expect_shape(second, step.shape, "output")
-    expect_close(
-        second, Expected(first + step, 2 * (case.expected.bound + bound)), "output for another table"
-    )
+    expect_close(second, Expected(first + step, 2 * (case.output.bound + bound)), "output for another table")
 
 
 @verifies("M3.9")
@@ -247,9 +235,7 @@ def tables_of_a_new(impl: JudgedImplementation, operation: str, pad_id: int) -> 
     config = case.config.but(num_heads=2, num_encoder_layers=1, num_decoder_layers=1, seed=5)
     config = impl.placed(offered_form(impl, operation, config))
     component = JudgedComponent(operation, impl.construct(operation, config), config, impl)
-    names = (
-        ("source_embedding.weight", "target_embedding.weight") if operation == "transformer" else ("weight",)
-    )
+    names = sorted(OPERATIONS[operation].tables)
     found = component.parameters()
     for name in names:
         expect(name in found, f"{name} is not among the parameters of {operation}")
@@ -265,7 +251,7 @@ def the_pad_row_gets_no_gradient(impl: JudgedImplementation, case: TokenCase, op
         operation = "token_embedding"
     ids = case.ids.copy()
     ids[:, -1] = case.pad_id
-    seen = with_table(impl, operation, case).gradients({"ids": ids}, case.cotangents())
+    seen = case.but(lookup=operation).loaded(impl).gradients({"ids": ids}, case.cotangents())
     expect_shape(seen.parameters["weight"], (case.V, case.D), "the gradient of weight")
     expect_zero(seen.parameters["weight"][case.pad_id], "the gradient of the pad row")
 
@@ -275,7 +261,7 @@ def the_pad_row_gets_no_gradient_from_many_pads(impl: JudgedImplementation) -> N
     """Over a thousand tokens: https://github.com/pytorch/pytorch/issues/26302."""
     case = TokenCase(B=2, T=1100, V=9, D=8, pad_id=3, max_len=1100).fitted(impl)
     note_case(str(case), "long")
-    seen = with_table(impl, "token_embedding", case).gradients({"ids": case.ids}, case.cotangents())
+    seen = case.loaded(impl).gradients({"ids": case.ids}, case.cotangents())
     expect_shape(seen.parameters["weight"], (case.V, case.D), "the gradient of weight")
     expect_zero(seen.parameters["weight"][case.pad_id], "the gradient of the pad row")
 
@@ -284,10 +270,9 @@ def the_pad_row_gets_no_gradient_from_many_pads(impl: JudgedImplementation) -> N
 @given(case=token_cases(min_length=3))
 def repeated_tokens_add_up(impl: JudgedImplementation, case: TokenCase) -> None:
     """Over a sentence and over the batch; a row that does not occur gets nothing."""
-    case = sharpest(impl, case)
-    table, ids, cotangents = {"weight": case.table}, {"ids": case.ids}, case.cotangents()
-    seen = with_table(impl, "token_embedding", case).gradients(ids, cotangents)
-    distance = bounded_gradients("token_embedding", case.config, table, ids, cotangents)["weight"].bound
+    case = case.sharpest(impl)
+    seen = case.loaded(impl).gradients(case.inputs, case.cotangents())
+    distance = case.gradients_for()["weight"].bound
     expect_gradients(seen, {"weight": Expected(case.summed(), distance)})
     absent = np.setdiff1d(np.arange(case.V), case.ids)
     expect_zero(seen.parameters["weight"][absent], "the gradient of a row that does not occur")

@@ -5,6 +5,7 @@ Shapes: x (B, T, D), memory (B, S, D), mask to (B, T, T), memory_mask to (B, T, 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Self
@@ -13,10 +14,9 @@ import numpy as np
 from hypothesis import strategies as st
 
 from attest.boundary import JudgedImplementation
-from attest.contract import Array, Config, float_dtype
-from attest.judging.cases import Case, dtypes, regimes, seeds
-from attest.outcomes import Expected, NotOffered, Violation
-from attest.reference.oracle import expected, random_parameters
+from attest.checks.arrays import expect_shape
+from attest.contract import Array, Config
+from attest.judging.cases import OperationCase, dtypes, regimes, seeds
 
 LAYERS = ("encoder_layer", "decoder_layer")
 STACKS = ("encoder", "decoder")
@@ -33,11 +33,20 @@ FALLBACKS: tuple[dict[str, Any], ...] = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class LayerCase(Case):
+class LayerCase(OperationCase):
     """Masks: none, padding (right, per row), keys (per row), pairs (per query and key), shared (T, S)."""
 
     kind: ClassVar[str] = "layer"
     lengths: ClassVar[tuple[str, ...]] = ("B", "T", "S")
+    masks: ClassVar[tuple[str, ...]] = ("mask", "memory_mask")
+    settings: ClassVar[Mapping[str, str]] = {
+        "D": "d_model",
+        "H": "num_heads",
+        "F": "d_ff",
+        "norm": "norm",
+        "activation": "activation",
+        "bias": "bias",
+    }
 
     part: str = "encoder_layer"
     B: int = 1
@@ -52,30 +61,20 @@ class LayerCase(Case):
     bias: bool = True
     mask: str = "none"
     memory_mask: str = "none"
-    shortest: int = 1  # of the real part of a padded row
 
-    def fitted(self, impl: JudgedImplementation) -> Self:
-        """With options and parts that are offered; under a shape policy the configs are one per norm."""
-        case = super().fitted(impl)
-        policy = impl.policy
-        if policy.one_config:
-            case = case.but(D=8, H=2, F=16, N=2, activation="relu", bias=True)
-        if policy.always_mask:
-            plain = {n: "all" for n in ("mask", "memory_mask") if getattr(case, n) == "none"}
-            case = case.but(**plain)
-        return case.but(shortest=min(policy.min_size, case.T, case.S)).offered(impl)
+    @property
+    def narrowed(self) -> dict[str, Any]:
+        """One config per norm."""
+        return {"D": 8, "H": 2, "F": 16, "N": 2, "activation": "relu", "bias": True}
 
-    def offered(self, impl: JudgedImplementation) -> Self:
+    @property
+    def fallbacks(self) -> tuple[dict[str, Any], ...]:
         """Bias and activation are options: where one is refused as not there, the other is judged."""
-        for change in ({}, *FALLBACKS):
-            try:
-                impl.build(self.part, self.but(**change).config)
-            except NotOffered:
-                continue
-            except Violation:
-                break
-            return self.but(**change)
-        return self
+        return FALLBACKS
+
+    @property
+    def operation(self) -> str:
+        return self.part
 
     def or_else(self, impl: JudgedImplementation, part: str) -> Self:
         """The same case of another part where this one is not offered."""
@@ -98,38 +97,17 @@ class LayerCase(Case):
 
     @property
     def config(self) -> Config:
-        """The other stack has another depth; the rate is M3.7a's: one graph for both."""
+        """The other stack has another depth. The dropout rate is that of M3.7a, so that a compiled
+        implementation needs one graph for both.
+        """
         own, other = ("decoder", "encoder") if self.decodes else ("encoder", "decoder")
         depths: dict[str, Any] = {f"num_{own}_layers": self.N, f"num_{other}_layers": self.N + 1}
-        return Config(
-            d_model=self.D,
-            num_heads=self.H,
-            d_ff=self.F,
-            norm=self.norm,
-            activation=self.activation,
-            bias=self.bias,
-            dropout=0.4,
-            dtype=self.dtype,
-            **depths,
-        )
+        return super().config.but(dropout=0.4, **depths)
 
-    @cached_property
-    def parameters(self) -> dict[str, Array]:
-        """Different values in every layer."""
-        return random_parameters(self.part, self.config, self.rng(2), regime=self.regime)
-
-    @cached_property
-    def inputs(self) -> dict[str, Array]:
-        """x, and the memory and masks the case has."""
-        rng = self.rng()
-        made = {"x": self.draw(rng, self.B, self.T, self.D)}
-        if self.decodes:
-            made["memory"] = self.draw(rng, self.B, self.S, self.D)
-        if self.mask != "none":
-            made["mask"] = self.allowed
-        if self.decodes and self.memory_mask != "none":
-            made["memory_mask"] = self.memory_allowed
-        return made
+    def mask_of(self, name: str) -> Array | None:
+        if getattr(self, name) == "none":
+            return None
+        return self.allowed if name == "mask" else self.memory_allowed
 
     @cached_property
     def allowed(self) -> Array:
@@ -144,7 +122,7 @@ class LayerCase(Case):
     def _form(self, form: str, keys: int, salt: int) -> Array:
         rng = self.rng(salt)
         if form == "padding":
-            lengths = rng.integers(min(self.shortest, keys), keys + 1, self.B)
+            lengths = rng.integers(min(self.least, keys), keys + 1, self.B)
             padding: Array = (np.arange(keys) < lengths[:, None])[:, None, :]
             return padding
         shapes = {
@@ -176,23 +154,19 @@ class LayerCase(Case):
             return np.broadcast_to(self.allowed[:, 0, :], (self.B, self.T)).copy()
         return np.ones((self.B, self.T), bool)
 
-    @cached_property
-    def expected(self) -> Expected:
-        """The reference's output."""
-        return self.expected_for()
-
-    def expected_for(self, parameters: dict[str, Array] | None = None, **changes: Array) -> Expected:
-        """The reference's output with other parameters or inputs."""
-        given = self.parameters if parameters is None else parameters
-        return expected(self.part, self.config, given, {**self.inputs, **changes})["output"]
-
     def silencing(self, *ends: str) -> dict[str, Array]:
         """The parameters with zeros under every name that ends so."""
         return {n: np.zeros_like(v) if n.endswith(ends) else v for n, v in self.parameters.items()}
 
+    def specified(self, seen: Array, other: Array) -> Array:
+        """Padded positions are open."""
+        expect_shape(seen, other.shape, "output")
+        chosen: Array = np.where(self.real[..., None], seen, other)
+        return chosen
+
     def cotangents(self) -> dict[str, Array]:
         """Random ones; zero where the output is unspecified."""
-        random = self.draw(self.rng(5), self.B, self.T, self.D, regime="unit")
+        random = super().cotangents()["output"]
         return {"output": random * self.real[..., None].astype(random.dtype)}
 
 
@@ -236,11 +210,13 @@ def layer_cases(
 
 
 @dataclass(frozen=True, kw_only=True)
-class NormCase(Case):
+class NormCase(OperationCase):
     """Inputs of a layer norm: the regime's spread around `centre`."""
 
     kind: ClassVar[str] = "norm"
     lengths: ClassVar[tuple[str, ...]] = ("B", "T")
+    operates: ClassVar[str] = "layer_norm"
+    settings: ClassVar[Mapping[str, str]] = {"D": "d_model", "eps": "norm_eps"}
 
     B: int = 1
     T: int = 1
@@ -248,43 +224,25 @@ class NormCase(Case):
     centre: float = 0.0
     eps: float = 1e-5
 
-    def fitted(self, impl: JudgedImplementation) -> Self:
-        """Another eps is an option; under a shape policy there is one config."""
-        case = super().fitted(impl)
-        if impl.policy.one_config:
-            return case.but(D=8, eps=1e-5)
-        try:
-            impl.build("layer_norm", case.config)
-        except NotOffered:
-            return case.but(eps=1e-5)
-        except Violation:
-            pass
-        return case
+    @property
+    def narrowed(self) -> dict[str, Any]:
+        return {"D": 8, "eps": 1e-5}
 
     @property
-    def config(self) -> Config:
-        """A norm reads d_model and norm_eps."""
-        return Config(d_model=self.D, num_heads=1, norm_eps=self.eps, dtype=self.dtype)
+    def fallbacks(self) -> tuple[dict[str, Any], ...]:
+        """Another eps is an option."""
+        return ({"eps": 1e-5},)
 
-    @cached_property
-    def parameters(self) -> dict[str, Array]:
-        """Weight around 1 and bias around 0."""
-        return random_parameters("layer_norm", self.config, self.rng(1))
-
-    @cached_property
+    @property
     def x(self) -> Array:
-        """Values of the regime's spread, shifted by the centre."""
-        drawn = self.draw(self.rng(), self.B, self.T, self.D)
-        return (drawn + self.centre).astype(float_dtype(self.dtype))
+        """The input."""
+        return self.inputs["x"]  # type: ignore[no-any-return]
 
     @cached_property
-    def expected(self) -> Expected:
-        """The reference's output."""
-        return self.expected_for(self.x)
-
-    def expected_for(self, x: Array) -> Expected:
-        """The reference's output for another input."""
-        return expected("layer_norm", self.config, self.parameters, {"x": x})["output"]
+    def inputs(self) -> dict[str, Any]:
+        """Values of the regime's spread, shifted by the centre."""
+        drawn = super().inputs["x"]
+        return {"x": (drawn + self.centre).astype(drawn.dtype)}
 
 
 def norm_cases(*, min_width: int = 1) -> st.SearchStrategy[NormCase]:

@@ -11,7 +11,7 @@ from attest.checks.flow import Maps, by_gradient, by_perturbation, flow, require
 from attest.judging.evidence import current, note_case
 from attest.judging.property import given, verifies
 from attest.milestones.m04_layers.cases.layers import PARTS, LayerCase, layer_cases
-from attest.milestones.m04_layers.checks import has, loaded, sharpest
+from attest.milestones.m04_layers.checks import has
 from attest.outcomes import NotOffered
 
 SMALL: dict[str, Any] = {"kinds": ("unit",), "min_width": 4, "max_length": 4, "max_depth": 2}
@@ -28,7 +28,7 @@ def information_flows_as_required_on_every_path(impl: JudgedImplementation) -> N
         case = probed(impl, case.but(seed=SEED).fitted(impl))
         note_case(f"case={case}", part, norm, mask)
         required = required_flow(case)
-        seen = by_perturbation(loaded(impl, case), case.inputs, required, seed=case.seed)
+        seen = by_perturbation(case.loaded(impl), case.inputs, required, seed=case.seed)
         expect_required(case, required, seen, "perturbation")
 
 
@@ -38,7 +38,7 @@ def information_flows_as_required(impl: JudgedImplementation, case: LayerCase) -
     """An output changes with exactly the inputs of its row that it may see."""
     case = probed(impl, case)
     required = required_flow(case)
-    seen = by_perturbation(loaded(impl, case), case.inputs, required, seed=case.seed)
+    seen = by_perturbation(case.loaded(impl), case.inputs, required, seed=case.seed)
     expect_required(case, required, seen, "perturbation")
 
 
@@ -47,7 +47,7 @@ def information_flows_as_required(impl: JudgedImplementation, case: LayerCase) -
 def gradients_flow_as_required(impl: JudgedImplementation, case: LayerCase) -> None:
     """An output has a gradient at exactly the inputs of its row that it may see."""
     case = probed(impl, case)
-    component, required = loaded(impl, case), required_flow(case)
+    component, required = case.loaded(impl), required_flow(case)
     if not has(component, "gradients"):
         return
     try:
@@ -59,7 +59,7 @@ def gradients_flow_as_required(impl: JudgedImplementation, case: LayerCase) -> N
 
 def probed(impl: JudgedImplementation, case: LayerCase) -> LayerCase:
     """In the most exact dtype; the stack where a layer alone is not offered."""
-    return sharpest(impl, case.or_else(impl, case.part.removesuffix("_layer")))
+    return case.or_else(impl, case.part.removesuffix("_layer")).sharpest(impl, rebuild=False)
 
 
 def required_flow(case: LayerCase) -> Maps:

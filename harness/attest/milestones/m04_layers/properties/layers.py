@@ -21,17 +21,31 @@ from attest.checks.side_effects import expect_no_side_effects, global_state
 from attest.contract import Array, float_dtype
 from attest.judging.cases import seeds
 from attest.judging.evidence import note_case
+from attest.judging.laws import (
+    FORMULA,
+    GRADIENTS,
+    MEMORY_LAYOUT,
+    ROW_ALONE,
+    SIDE_EFFECTS,
+    declare_law,
+    law_holds,
+    law_is_exempt,
+)
 from attest.judging.property import given, verifies
-from attest.milestones.m04_layers.cases.layers import LAYERS, LayerCase, NormCase, layer_cases, norm_cases
+from attest.milestones.m04_layers.cases.layers import (
+    LAYERS,
+    STACKS,
+    LayerCase,
+    NormCase,
+    layer_cases,
+    norm_cases,
+)
 from attest.milestones.m04_layers.checks import (
     NARROW,
     expect_any_length,
     expect_output,
     has,
-    loaded,
-    new,
     output_of,
-    sharpest,
 )
 
 SUBLAYER_ENDS = tuple(
@@ -51,7 +65,7 @@ TORCH: dict[str, Any] = {
 @given(case=layer_cases(parts=("encoder_layer",), norms=("post",)))
 def post_norm_encoder_layer_equals_its_formula(impl: JudgedImplementation, case: LayerCase) -> None:
     """The output is LN1(a + FFN(a)) with a = LN0(x + attention(x))."""
-    expect_output(impl, case, output_of(loaded(impl, case), case.inputs), case.expected)
+    FORMULA.check(impl, case)
 
 
 @verifies("M4.1", effort=0.5)
@@ -59,8 +73,8 @@ def post_norm_encoder_layer_equals_its_formula(impl: JudgedImplementation, case:
 def silent_sublayers_leave_two_norms(impl: JudgedImplementation, case: LayerCase) -> None:
     """With both output maps at zero the layer is LN1(LN0(x))."""
     silent = case.silencing(*SUBLAYER_ENDS)
-    seen = output_of(loaded(impl, case, silent), case.inputs)
-    expect_output(impl, case, seen, case.expected_for(silent))
+    seen = output_of(case.loaded(impl, silent), case.inputs)
+    expect_output(impl, case, seen, case.output_for(parameters=silent))
 
 
 @verifies("M4.1")
@@ -82,8 +96,8 @@ def expect_like_torch(impl: JudgedImplementation, case: LayerCase) -> None:
 
     case = case.but(dtype=impl.dtypes[0])
     wanted = torch_layer_output(case.part, case.config, case.parameters, case.inputs)
-    seen = output_of(loaded(impl, case), case.inputs)
-    tolerance = float(np.max(case.expected.bound)) if case.dtype in NARROW else 1e-5
+    seen = output_of(case.loaded(impl), case.inputs)
+    tolerance = float(np.max(case.output.bound)) if case.dtype in NARROW else 1e-5
     expect_near(np.where(case.real[..., None], seen, wanted), wanted, tolerance, "output")
 
 
@@ -92,7 +106,7 @@ def expect_like_torch(impl: JudgedImplementation, case: LayerCase) -> None:
 def pre_norm_layer_equals_its_formula(impl: JudgedImplementation, case: LayerCase) -> None:
     """Each sublayer gives x + f(LN(x)); a decoder layer reads the memory as it is."""
     case = case.or_else(impl, "encoder_layer")
-    expect_output(impl, case, output_of(loaded(impl, case), case.inputs), case.expected)
+    FORMULA.check(impl, case)
 
 
 @verifies("M4.2")
@@ -101,9 +115,9 @@ def silent_sublayers_leave_the_identity(impl: JudgedImplementation, case: LayerC
     """With the output maps of all sublayers at zero a pre-norm layer returns its input."""
     case = case.or_else(impl, "encoder_layer")
     silent = case.silencing(*SUBLAYER_ENDS)
-    seen = output_of(loaded(impl, case, silent), case.inputs)
+    seen = output_of(case.loaded(impl, silent), case.inputs)
     if case.dtype in NARROW:
-        expect_output(impl, case, seen, case.expected_for(silent))
+        expect_output(impl, case, seen, case.output_for(parameters=silent))
     else:
         x = case.inputs["x"]
         expect_same_bits(
@@ -115,7 +129,7 @@ def silent_sublayers_leave_the_identity(impl: JudgedImplementation, case: LayerC
 @given(case=layer_cases(parts=("decoder_layer",)))
 def decoder_layer_equals_its_formula(impl: JudgedImplementation, case: LayerCase) -> None:
     """Causal self-attention, cross-attention, feed-forward, each with residual and norm."""
-    expect_output(impl, case, output_of(loaded(impl, case), case.inputs), case.expected)
+    FORMULA.check(impl, case)
 
 
 @verifies("M4.3", effort=0.5)
@@ -125,8 +139,8 @@ def each_sublayer_has_its_own_parameters(impl: JudgedImplementation, case: Layer
     moved = (("norm0", "self_attention"), ("norm1", "cross_attention"), ("norm2", "feed_forward"))[sublayer]
     parameters = {n: 0.5 * v + 0.3 if n.startswith(moved) else v for n, v in case.parameters.items()}
     parameters = {n: v.astype(float_dtype(case.dtype)) for n, v in parameters.items()}
-    seen = output_of(loaded(impl, case, parameters), case.inputs)
-    expect_output(impl, case, seen, case.expected_for(parameters))
+    seen = output_of(case.loaded(impl, parameters), case.inputs)
+    expect_output(impl, case, seen, case.output_for(parameters=parameters))
 
 
 @verifies("M4.3")
@@ -149,19 +163,19 @@ CROSS: dict[str, Any] = {"parts": ("decoder_layer",), "kinds": ("unit",), "min_w
 @given(case=layer_cases(**CROSS, masks=("none", "padding")))
 def every_target_position_reads_the_visible_memory(impl: JudgedImplementation, case: LayerCase) -> None:
     """Changing a source position changes every target position that may see it, and nothing else."""
-    case = sharpest(impl, case)
+    case = case.sharpest(impl, rebuild=False)
     required = {"memory": required_maps(case.part, case.visible, case.memory_visible)["memory"]}
-    expect_flow(loaded(impl, case), case, required)
+    expect_flow(case.loaded(impl), case, required)
 
 
 @verifies("M4.4", effort=0.5)
 @given(case=layer_cases(**CROSS, masks=("none", "padding")))
 def cross_attention_asks_its_own_position(impl: JudgedImplementation, case: LayerCase) -> None:
     """With the self-attention silent, target position i reaches output i only."""
-    case = sharpest(impl, case)
+    case = case.sharpest(impl, rebuild=False)
     silent = case.silencing("self_attention.output.weight", "self_attention.output.bias")
     own = np.broadcast_to(np.eye(case.T, dtype=bool), (case.B, case.T, case.T))
-    expect_flow(loaded(impl, case, silent), case, {"x": within_rows(own)})
+    expect_flow(case.loaded(impl, silent), case, {"x": within_rows(own)})
 
 
 def expect_flow(component: JudgedComponent, case: LayerCase, required: dict[str, Array]) -> None:
@@ -177,23 +191,18 @@ def decoder_layer_reads_a_memory_of_any_length(
     impl: JudgedImplementation, case: LayerCase, length: int
 ) -> None:
     """The memory may be longer than the target, shorter or as long."""
-    case = case.but(S=max(length, case.shortest))
-    expect_output(impl, case, output_of(loaded(impl, case), case.inputs), case.expected)
+    case = case.but(S=length).fitted(impl)
+    FORMULA.check(impl, case)
 
 
-@verifies("M4.9")
-@given(case=norm_cases())
-def layer_norm_equals_its_formula(impl: JudgedImplementation, case: NormCase) -> None:
-    """(x - mean) / sqrt(variance + eps) * weight + bias, far from zero and for spreads near eps too."""
-    seen = output_of(norm_of(impl, case), {"x": case.x})
-    expect_close(seen, case.expected, "output", factor=impl.factor("layer_norm"))
-
-
-def norm_of(impl: JudgedImplementation, case: NormCase) -> JudgedComponent:
-    """The norm of a case with its parameters."""
-    component = impl.build("layer_norm", case.config)
-    component.load(case.parameters)
-    return component
+law_holds(
+    FORMULA,
+    "M4.9",
+    norm_cases(),
+    "layer_norm",
+    name="layer_norm_equals_its_formula",
+    sentence="(x - mean) / sqrt(variance + eps) * weight + bias, far from zero and for spreads near eps too.",
+)
 
 
 @verifies("M4.9")
@@ -215,16 +224,16 @@ def layer_norm_of_a_worked_example(impl: JudgedImplementation) -> None:
 def constant_positions_give_the_bias(impl: JudgedImplementation, case: NormCase, value: float) -> None:
     """A position without any spread gives the bias, and nothing that is not finite."""
     x = np.full_like(case.x, value)
-    seen = output_of(norm_of(impl, case), {"x": x})
+    seen = output_of(case.loaded(impl), {"x": x})
     expect_finite(seen, "output for a constant position")
-    expect_close(seen, case.expected_for(x), "output for a constant position")
+    expect_close(seen, case.output_for({"x": x}), "output for a constant position")
 
 
 @verifies("M4.9", effort=0.5)
 @given(case=norm_cases(min_width=2), other=seeds())
 def each_position_is_normed_on_its_own(impl: JudgedImplementation, case: NormCase, other: int) -> None:
     """A position is normalised by its own features alone, in train mode as in eval."""
-    component = norm_of(impl, case)
+    component = case.loaded(impl)
     before = output_of(component, {"x": case.x})
     changed = case.but(seed=other).x.copy()
     changed[0, 0] = case.x[0, 0]
@@ -240,21 +249,33 @@ def each_position_is_normed_on_its_own(impl: JudgedImplementation, case: NormCas
 def a_call_leaves_no_trace(impl: JudgedImplementation, case: LayerCase) -> None:
     """In eval and in train mode inputs, memory, masks, random state and flags are as before."""
     case = case.or_else(impl, "encoder_layer")
-    component = loaded(impl, case)
+    component = case.loaded(impl)
     output_of(component, case.inputs)
     expect_no_side_effects(component, case.inputs)
     expect_no_trace_of_training(component, case)
     component.eval()
 
 
-@verifies("M4.12", effort=0.5)
-@given(case=norm_cases())
-def a_norm_leaves_no_trace(impl: JudgedImplementation, case: NormCase) -> None:
-    """Input, random state and flags are as before a call of the norm."""
-    if impl.offers("layer_norm"):
-        component = norm_of(impl, case)
-        output_of(component, {"x": case.x})
-        expect_no_side_effects(component, {"x": case.x})
+law_holds(
+    SIDE_EFFECTS,
+    "M4.12",
+    norm_cases(),
+    "layer_norm",
+    name="a_norm_leaves_no_trace",
+    sentence="Input, random state and flags are as before a call of the norm.",
+    effort=0.5,
+    needed=False,
+)
+declare_law(FORMULA, "M4.1", "encoder_layer")
+declare_law(FORMULA, "M4.3", "decoder_layer")
+declare_law(FORMULA, "M4.2a", *STACKS)
+declare_law(GRADIENTS, "M4.8", *STACKS)
+declare_law(SIDE_EFFECTS, "M4.12", *LAYERS, *STACKS)
+law_is_exempt(
+    GRADIENTS, "layer_norm", *LAYERS, reason="M4.8 judges the gradients of the stacks, which hold them"
+)
+for law in (ROW_ALONE, MEMORY_LAYOUT):
+    law_is_exempt(law, "layer_norm", *LAYERS, *STACKS, reason="no criterion of M4 asks it")
 
 
 def expect_no_trace_of_training(component: JudgedComponent, case: LayerCase) -> None:
@@ -276,7 +297,7 @@ def parameters_start_in_a_sound_range(impl: JudgedImplementation) -> None:
         if impl.offers(part):
             case = LayerCase(part=part, D=64, H=4, F=256, dtype=impl.dtypes[0])
             note_case(str(case), part)
-            component = new(impl, part, case)
+            component = case.unloaded(impl)
             for name, value in component.parameters().items():
                 expect_sound_start(name, value)
 

@@ -20,6 +20,7 @@ from attest.checks.flow import by_perturbation, flow, required_maps
 from attest.contract import Array, Config
 from attest.contract.parameters import shapes
 from attest.judging.evidence import note_case
+from attest.judging.laws import FORMULA
 from attest.judging.property import given, verifies
 from attest.milestones.m04_layers.cases.layers import KEY_MASKS, STACKS, LayerCase, layer_cases
 from attest.milestones.m04_layers.checks import (
@@ -28,20 +29,17 @@ from attest.milestones.m04_layers.checks import (
     expect_parameters,
     expect_same_output,
     has,
-    loaded,
-    new,
     output_of,
-    sharpest,
 )
 from attest.outcomes import Expected, NotOffered, Violation
-from attest.reference.oracle import bounded_gradients, random_parameters
+from attest.reference.oracle import random_parameters
 
 
 @verifies("M4.2a")
 @given(case=layer_cases(parts=STACKS))
 def stacks_equal_the_reference_in_both_placements(impl: JudgedImplementation, case: LayerCase) -> None:
     """A pre-norm stack applies one more norm after the last layer, a post-norm stack none."""
-    expect_output(impl, case, output_of(loaded(impl, case), case.inputs), case.expected)
+    FORMULA.check(impl, case)
 
 
 @verifies("M4.2a")
@@ -50,7 +48,7 @@ def only_a_pre_norm_stack_has_a_last_norm(impl: JudgedImplementation) -> None:
     for part, norm in product(STACKS, ("post", "pre")):
         case = LayerCase(part=part, norm=norm, D=8, H=2, F=16, N=2, dtype=impl.dtypes[0])
         note_case(str(case), part, norm)
-        expect_exactly_the_parameters(new(impl, part, case).parameters(), part, case.config)
+        expect_exactly_the_parameters(case.unloaded(impl).parameters(), part, case.config)
 
 
 def expect_exactly_the_parameters(seen: dict[str, Array], part: str, config: Config) -> None:
@@ -67,9 +65,9 @@ def expect_exactly_the_parameters(seen: dict[str, Array], part: str, config: Con
 @given(case=layer_cases(parts=STACKS, max_depth=4, max_length=4))
 def each_layer_computes_with_its_own_weights(impl: JudgedImplementation, case: LayerCase) -> None:
     """Different values in each layer give the reference's output; the other stack's depth does not matter."""
-    component = loaded(impl, case)
+    component = case.loaded(impl)
     expect_parameters(component, case.parameters, case.dtype)
-    expect_output(impl, case, output_of(component, case.inputs), case.expected)
+    expect_output(impl, case, output_of(component, case.inputs), case.output)
 
 
 @verifies("M4.6", effort=0.5)
@@ -79,10 +77,10 @@ def changing_one_layer_changes_no_other(impl: JudgedImplementation, case: LayerC
     prefix = f"{layer % case.N}."
     changed = {n: v * np.float32(0.5) if n.startswith(prefix) else v for n, v in case.parameters.items()}
     changed = {n: v.astype(case.parameters[n].dtype) for n, v in changed.items()}
-    component = loaded(impl, case)
+    component = case.loaded(impl)
     component.load(changed)
     expect_parameters(component, changed, case.dtype)
-    expect_output(impl, case, output_of(component, case.inputs), case.expected_for(changed))
+    expect_output(impl, case, output_of(component, case.inputs), case.output_for(parameters=changed))
 
 
 @verifies("M4.6")
@@ -110,7 +108,7 @@ def no_two_layers_start_equal(impl: JudgedImplementation) -> None:
     for part in STACKS:
         case = LayerCase(part=part, D=8, H=2, F=16, N=3, dtype=impl.dtypes[0])
         note_case(str(case), part)
-        start = new(impl, part, case).parameters()
+        start = case.unloaded(impl).parameters()
         expect_exactly_the_parameters(start, part, case.config)
         for name in (n for n, v in start.items() if n.startswith("0.") and v.ndim == 2):
             for i, j in combinations(range(case.N), 2):
@@ -142,7 +140,7 @@ def the_future_is_hidden_on_every_path(impl: JudgedImplementation) -> None:
 
 def expect_blind_to_the_future(impl: JudgedImplementation, case: LayerCase, cut: int, mode: str) -> None:
     """Outputs up to `cut` stay while everything after it changes."""
-    component = loaded(impl, case)
+    component = case.loaded(impl)
     if mode == "train":
         component.train(case.seed)
     before = output_of(component, case.inputs)
@@ -164,9 +162,9 @@ def expect_blind_to_the_future(impl: JudgedImplementation, case: LayerCase, cut:
 )
 def the_visible_past_is_read(impl: JudgedImplementation, case: LayerCase) -> None:
     """Position i depends on itself and on what it may see before it."""
-    case = sharpest(impl, case)
+    case = case.sharpest(impl, rebuild=False)
     required = {"x": required_maps(case.part, case.visible, None, case.depth)["x"]}
-    seen = by_perturbation(loaded(impl, case), case.inputs, required, seed=case.seed)
+    seen = by_perturbation(case.loaded(impl), case.inputs, required, seed=case.seed)
     found = flow(required, seen, case.real, means="perturbation")
     expect(found.agrees, found.sentence())
 
@@ -179,7 +177,7 @@ def lengths_may_change_from_call_to_call(impl: JudgedImplementation) -> None:
             case = LayerCase(part=part, norm=norm, B=2, T=T, S=4, D=8, H=2, F=16, N=2, seed=T)
             case = case.but(dtype=impl.dtypes[0]).fitted(impl)
             note_case(f"case={case}", part, norm, f"T={T}")
-            expect_output(impl, case, output_of(loaded(impl, case), case.inputs), case.expected)
+            FORMULA.check(impl, case)
             expect_blind_to_the_future(impl, case, T // 2, "eval")
 
 
@@ -189,12 +187,12 @@ def lengths_may_change_from_call_to_call(impl: JudgedImplementation) -> None:
 )
 def each_layer_alone_reads_the_memory(impl: JudgedImplementation, case: LayerCase, layer: int) -> None:
     """With every other cross-attention silent the output depends on the memory, as the reference's does."""
-    case = sharpest(impl, case)
+    case = case.sharpest(impl, rebuild=False)
     others = tuple(f"{i}.cross_attention.output.weight" for i in range(case.N) if i != layer % case.N)
     quiet = case.silencing(*others) if others else case.parameters
-    component = loaded(impl, case, quiet)
+    component = case.loaded(impl, quiet)
     before = output_of(component, case.inputs)
-    expect_output(impl, case, before, case.expected_for(quiet))
+    expect_output(impl, case, before, case.output_for(parameters=quiet))
     other = case.draw(case.rng(7), *case.inputs["memory"].shape)
     moved = output_of(component, {**case.inputs, "memory": other}) != before
     expect(bool(moved.any(-1)[case.real].all()), f"layer {layer % case.N} alone does not read the memory")
@@ -204,10 +202,10 @@ def each_layer_alone_reads_the_memory(impl: JudgedImplementation, case: LayerCas
 @given(case=layer_cases(parts=("decoder",), max_length=4))
 def all_layers_read_the_same_memory(impl: JudgedImplementation, case: LayerCase) -> None:
     """Every layer reads the memory of this call, unchanged."""
-    component = loaded(impl, case)
+    component = case.loaded(impl)
     other = case.draw(case.rng(8), *case.inputs["memory"].shape)
     changed = {**case.inputs, "memory": other}
-    expect_output(impl, case, output_of(component, changed), case.expected_for(memory=other))
+    expect_output(impl, case, output_of(component, changed), case.output_for(changed))
 
 
 @verifies("M4.7")
@@ -255,10 +253,10 @@ def logits(
 )
 def every_parameter_gets_its_gradient(impl: JudgedImplementation, case: LayerCase) -> None:
     """Every gradient is finite, the reference's, and not zero where the reference's is not."""
-    case = sharpest(impl, case)
-    component = loaded(impl, case)
+    case = case.sharpest(impl, rebuild=False)
+    component = case.loaded(impl)
     seen = component.gradients(case.inputs, case.cotangents())
-    wanted = bounded_gradients(case.part, case.config, case.parameters, case.inputs, case.cotangents())
+    wanted = case.gradients_for()
     for name, want in wanted.items():
         found = {**seen.inputs, **seen.parameters}.get(name)
         expect(found is not None, f"the gradient of {name} is missing")
@@ -280,7 +278,7 @@ def expect_not_zero(name: str, seen: Array | None, want: Expected) -> None:
 )
 def padding_is_inert_in_the_encoder(impl: JudgedImplementation, case: LayerCase, junk: float) -> None:
     """Content of padded positions leaves the real ones the same to the bit, through every layer."""
-    component = loaded(impl, case)
+    component = case.loaded(impl)
     before = output_of(component, case.inputs)
     x = spoiled(case, case.inputs["x"], ~case.real, junk)
     after = output_of(component, {**case.inputs, "x": x})
@@ -302,12 +300,12 @@ def a_padded_sentence_equals_the_sentence_alone(
 ) -> None:
     """A padded sentence gives what the sentence alone gives, within twice the bound."""
     row %= case.B
-    component, copies = loaded(impl, case), [row] * impl.policy.min_size
+    component = case.loaded(impl)
     whole = output_of(component, case.inputs)[row : row + 1]
     kept = case.real[row]
-    alone = {"x": case.inputs["x"][copies][:, kept], "mask": case.allowed[copies][..., kept]}
-    seen = output_of(component, alone)[:1]
-    wanted = Expected(seen.astype(np.float64), case.expected.bound[row : row + 1, kept])
+    alone = case.alone(row)
+    seen = output_of(component, {"x": alone["x"][:, kept], "mask": alone["mask"][..., kept]})[:1]
+    wanted = Expected(seen.astype(np.float64), case.output.bound[row : row + 1, kept])
     expect_close_twice(whole[:, kept], wanted, impl.factor(case.part))
 
 
@@ -324,9 +322,9 @@ def expect_close_twice(seen: Array, wanted: Expected, factor: float) -> None:
 )
 def the_encoder_looks_both_ways(impl: JudgedImplementation, case: LayerCase) -> None:
     """Every output position depends on every position that is not padding."""
-    case = sharpest(impl, case)
+    case = case.sharpest(impl, rebuild=False)
     required = required_maps(case.part, case.visible, None, case.depth)
-    seen = by_perturbation(loaded(impl, case), case.inputs, required, seed=case.seed)
+    seen = by_perturbation(case.loaded(impl), case.inputs, required, seed=case.seed)
     found = flow(required, seen, case.real, means="perturbation")
     expect(not found.gaps.any(), found.sentence())
 
@@ -349,7 +347,7 @@ def expect_inert_in_training(impl: JudgedImplementation, case: LayerCase) -> Non
     """Passes where there is no train mode."""
     case = case.but(B=2, T=5, S=6, D=8, H=2, F=16, N=2, seed=5, dtype=impl.dtypes[0]).fitted(impl)
     note_case(f"case={case} mode=train", case.part, case.norm)
-    component = loaded(impl, case)
+    component = case.loaded(impl)
     if not has(component, "train"):
         return
     name, hidden = ("memory", ~case.memory_allowed[:, 0]) if case.decodes else ("x", ~case.real)
@@ -367,7 +365,7 @@ def expect_inert_in_training(impl: JudgedImplementation, case: LayerCase) -> Non
 )
 def hidden_memory_is_inert(impl: JudgedImplementation, case: LayerCase, junk: float) -> None:
     """What stands in the memory behind its mask leaves the output the same to the bit."""
-    component = loaded(impl, case)
+    component = case.loaded(impl)
     before = output_of(component, case.inputs)
     memory = spoiled(case, case.inputs["memory"], ~case.memory_allowed[:, 0], junk)
     after = output_of(component, {**case.inputs, "memory": memory})
@@ -382,13 +380,13 @@ def hidden_memory_is_inert(impl: JudgedImplementation, case: LayerCase, junk: fl
 def hiding_memory_equals_deleting_it(impl: JudgedImplementation, case: LayerCase, row: int) -> None:
     """A row alone with its visible memory only gives the same, within twice the bound."""
     row %= case.B
-    component, copies = loaded(impl, case), [row] * impl.policy.min_size
+    component = case.loaded(impl)
     whole = output_of(component, case.inputs)[row : row + 1]
     kept = case.memory_allowed[row, 0]
-    alone = {"x": case.inputs["x"][copies], "memory": case.inputs["memory"][copies][:, kept]}
-    if "mask" in case.inputs:
-        alone |= {"mask": case.inputs["mask"][copies]}
-        alone |= {"memory_mask": case.memory_allowed[copies][..., kept]}
+    alone = case.alone(row)
+    hiding = {"memory_mask": alone.pop("memory_mask")[..., kept]} if "mask" in alone else {}
+    alone = {**alone, "memory": alone["memory"][:, kept], **hiding}
+    alone = alone if hiding else {n: x for n, x in alone.items() if n != "memory_mask"}
     seen = output_of(component, alone)[:1]
-    wanted = Expected(seen.astype(np.float64), case.expected.bound[row : row + 1])
+    wanted = Expected(seen.astype(np.float64), case.output.bound[row : row + 1])
     expect_close_twice(whole, wanted, impl.factor(case.part))

@@ -55,7 +55,7 @@ def padding_does_not_count(impl: JudgedImplementation, case: LossCase, rows: int
 @given(case=loss_cases(smoothing=SMOOTHINGS, min_rows=2), cut=st.integers(1, 3))
 def loss_does_not_depend_on_the_split(impl: JudgedImplementation, case: LossCase, cut: int) -> None:
     """The token-weighted mean over the parts of a batch is the loss of the batch."""
-    least = case.smallest
+    least = case.least
     case = case if 2 * least <= case.B else case.but(B=2 * least)
     cut = min(max(cut, least), case.B - least)
     total = 0.0

@@ -63,7 +63,7 @@ def logits_of_a_prefix_are_the_prefix_of_the_logits(
 ) -> None:
     """What comes later in the written stream changes nothing before it."""
     model = loaded(impl, case)
-    length = max(min(cut, case.T - 1), case.smallest)
+    length = max(min(cut, case.T - 1), case.least)
     whole = model(**case.inputs)["logits"][:, :length]
     seen = model(**case.cut(length))["logits"]
     wanted = Expected(whole.astype(np.float64), case.expected.bound[:, :length])

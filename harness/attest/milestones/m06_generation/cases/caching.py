@@ -6,7 +6,7 @@ its rows the old rows 1, 1 and 0. Shapes: B rows, t tokens so far, n new tokens,
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -16,7 +16,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from attest.boundary import JudgedImplementation
 from attest.checks.arrays import expect_close
 from attest.contract import Architecture, Array
-from attest.judging.cases import UNSAID
 from attest.judging.evidence import current, note_case
 from attest.judging.property import print_drawn
 from attest.milestones.m06_generation.cases.generation import ROOM, DecodingCase, model_fields
@@ -34,7 +33,7 @@ class CacheCase(DecodingCase):
     kind: ClassVar[str] = "cache"
 
     script: str = ""
-    trains: bool = field(default=True, metadata=UNSAID)  # whether its model may be trained in between
+    trains: bool = True  # whether its model may be trained in between
 
     def fitted(self, impl: JudgedImplementation) -> Self:
         """Not trained where a trainer of this config would cost graphs of its own."""
@@ -104,7 +103,7 @@ class CacheRun:
     def reorder(self, index: int, rows: list[int]) -> None:
         """Rows repeat, drop and grow; the tokens follow."""
         session = self.sessions[index]
-        rows = [*rows, *rows[-1:] * (self.case.smallest - len(rows))]
+        rows = [*rows, *rows[-1:] * (self.case.least - len(rows))]
         chosen = np.array([row % len(session.tokens) for row in rows], np.int64)
         self.did(f"r{index}:{'-'.join(map(str, chosen))}")
         session.prompt, session.tokens = session.prompt[chosen], session.tokens[chosen]

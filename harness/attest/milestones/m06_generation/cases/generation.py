@@ -106,7 +106,7 @@ class DecodingCase(ArchitectureCase):
         """(1, n): one row of the prompt without its padding, or with some more of it."""
         ids = self.prompt[row : row + 1]
         ids = ids[:, ids[0] != self.config.pad_id]
-        more = max(0, self.smallest - ids.shape[1]) + extra
+        more = max(0, self.least - ids.shape[1]) + extra
         where = (more, 0) if self.architecture.starts_from_rows else (0, more)
         return np.pad(ids, ((0, 0), where), constant_values=self.config.pad_id)
 

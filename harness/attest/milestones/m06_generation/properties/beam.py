@@ -137,7 +137,7 @@ def no_smaller(inputs: dict[str, Array], case: BeamCase) -> dict[str, Array]:
     """With rows, and padding behind what is written, up to the least size of the case."""
     written, wide = case.architecture.written, {}
     for name, ids in inputs.items():
-        rows, columns = (max(0, case.smallest - n) for n in ids.shape)
+        rows, columns = (max(0, case.least - n) for n in ids.shape)
         behind = columns if name == written else 0
         longer = np.pad(ids, ((0, 0), (0, behind)), constant_values=case.config.pad_id)
         wide[name] = np.pad(longer, ((0, rows), (0, 0)), mode="edge")
