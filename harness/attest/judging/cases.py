@@ -271,8 +271,9 @@ def parse_value(text: str) -> Any:
         raise ValueError(f"{kind}[{unknown[0]}=...] is unknown; a case of this kind has {', '.join(known)}")
     values = {name: _literal(value) for name, value in pairs.items()}
     for given in fields(_kinds[kind]):
-        if given.name in values and isinstance(given.default, str) != isinstance(values[given.name], str):
-            what = "a word" if isinstance(given.default, str) else "a number"
+        wants_word = not isinstance(given.default, int | float)
+        if given.name in values and wants_word != isinstance(values[given.name], str):
+            what = "a word" if wants_word else "a number"
             raise ValueError(f"{kind}[{given.name}={pairs[given.name]}] is not {what}; paste the whole line")
     return _kinds[kind](**values)
 
