@@ -1,0 +1,1 @@
+"""How many faults are caught: files of faulty implementations (`attest trial`) and mutated ones (`attest mutate`)."""
