@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @click.option("--all", "everything", is_flag=True,
               help="Every criterion that refuses; without it the first must that does ends it.")  # fmt: skip
 @click.option("--diagnose", is_flag=True,
-              help="Ask for the likest known defect of every fault, not only where the file names one.")  # fmt: skip
+              help="Diagnose every fault, not only those for which the file names a defect.")  # fmt: skip
 @click.option("--json", "json_file", type=click.Path(path_type=Path), metavar="PATH",
               help="Also write what was found to this file.")  # fmt: skip
 @click.option("-n", "workers", type=click.IntRange(1), metavar="N",

@@ -1,1 +1,1 @@
-"""How many faults are caught: files of faulty implementations (`attest trial`) and mutated ones (`attest mutate`)."""
+"""How many faults are caught: of a file of implementations (`attest trial`), of mutants (`attest mutate`)."""

@@ -1,4 +1,4 @@
-"""Judge one implementation by many criteria, fast: nothing is shrunk, and the first must that fails ends it."""
+"""Judge one implementation by many criteria, fast: nothing is shrunk, the first must that fails ends it."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def judgement(
     accepted: frozenset[str] = LENIENT,
     everything: bool = False,
 ) -> Judgement:
-    """Take the steps in order until a must refuses; `everything` takes all steps of the profile in which one does."""
+    """Take the steps in order until a must refuses; `everything` goes on to the end of that profile."""
     started, found = time.perf_counter(), Progress()
     _one_thread()
     profile = ""

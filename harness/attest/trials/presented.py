@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from attest.boundary import JudgedImplementation
@@ -80,7 +80,7 @@ class Tried:
 
     @property
     def diagnosis(self) -> str:
-        """Whether the names that the diagnosis gave are among those of the file; empty where neither spoke."""
+        """Whether a name that the diagnosis gave is one of the file; empty where neither gave any."""
         if not self.said:
             return ""
         names = set(self.said.replace("(", " ").replace(",", " ").split()) & defects().keys()
@@ -94,7 +94,7 @@ class Tried:
 
 
 def presented(request: str) -> list[Presented]:
-    """What a file presents, read in a process of its own; BrokenPlugin with one sentence where it cannot be."""
+    """What a file presents, read in a process of its own; BrokenPlugin where it cannot be read."""
     [(_, found)] = each_apart(_described, [request], workers=1)
     if isinstance(found, Ended):
         raise BrokenPlugin(f"{request}: reading it {found.how}")
@@ -120,9 +120,7 @@ def steps(who: Presented, asked: Asked) -> Iterator[Step]:
     chosen = [c for c in load_spec().criteria if _concerns(who, asked, c.id)]
     for profile in PROFILES[: PROFILES.index(asked.profile) + 1]:
         for criterion in sorted(chosen, key=lambda c: c.id in COSTLY):
-            yield Step(
-                criterion.id, profile, COSTLY_SECONDS if criterion.id in COSTLY else SECONDS[profile]
-            )
+            yield Step(criterion.id, profile, COSTLY_SECONDS if criterion.id in COSTLY else SECONDS[profile])
 
 
 def _concerns(who: Presented, asked: Asked, id: str) -> bool:
@@ -199,8 +197,8 @@ def _presented(request: str, implementation: Any) -> Presented:
     }
     named = {key: _names(request, implementation, key, allowed) for key, allowed in known.items()}
     fault = str(getattr(implementation, "fault", "") or "")
-    blank = Presented(request, name, correct, fault, offers=tuple(offered(implementation)))
-    return replace(blank, **named)
+    offers = tuple(offered(implementation))
+    return Presented(request, name, correct, fault, **named, offers=offers)
 
 
 def _names(request: str, implementation: Any, key: str, known: Sequence[str]) -> tuple[str, ...]:
