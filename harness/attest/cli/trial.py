@@ -59,7 +59,7 @@ def command(
     parse_request(file)
     asked = Asked(milestone, criterion, profile, seed, costly, everything, diagnose)
     _check(asked)
-    chosen = _chosen(presented(file), name)
+    chosen = _chosen(presented(file), name, asked)
     tried = _tried(chosen, asked, workers or min(2, os.cpu_count() or 1))
     for line in lines(tried):
         click.echo(line)
@@ -82,14 +82,21 @@ def _check(asked: Asked) -> None:
                 raise click.UsageError(f"{what}={id!r} is unknown; {nearest(id, known)}")
 
 
-def _chosen(everyone: list[Presented], names: tuple[str, ...]) -> list[Presented]:
+def _chosen(everyone: list[Presented], names: tuple[str, ...], asked: Asked) -> list[Presented]:
     from attest.spelling import nearest
+    from attest.trials.presented import steps
 
     known = [who.name for who in everyone]
     for name in names:
         if name not in known:
             raise click.UsageError(f"name={name!r} is not in the file; {nearest(name, known)}")
-    return [who for who in everyone if not names or who.name in names]
+    chosen = [who for who in everyone if not names or who.name in names]
+    for who in chosen:
+        if next(steps(who, asked), None) is None:
+            raise click.UsageError(
+                f"no criterion that was asked for concerns {who.name}; offer an operation, or ask for others"
+            )
+    return chosen
 
 
 def _tried(chosen: list[Presented], asked: Asked, workers: int) -> list[Tried]:

@@ -109,7 +109,8 @@ def _survivors(outcomes: Sequence[Outcome], annotations: Annotations) -> Iterato
         if _is_caught(outcome):
             continue
         annotation = annotation_of(outcome, annotations)
-        tried = f"{outcome.judged} criteria at {outcome.profile}" if outcome.judged else "by no criterion"
+        criteria = "1 criterion" if outcome.judged == 1 else f"{outcome.judged} criteria"
+        tried = f"{criteria} at {outcome.profile}" if outcome.judged else "by no criterion"
         known = f" [{annotation.meaning}: {annotation.reason}]" if annotation else ""
         note = f" ({outcome.note})" if outcome.verdict == BROKEN else ""
         m = outcome.mutation

@@ -56,7 +56,8 @@ def document(tried: Sequence[Tried], *, seed: int, profile: str) -> dict[str, An
 def _by(one: Tried) -> str:
     found, first = one.judgement, one.judgement.first
     if first is None:
-        return f"none of {len(found.judged)} criteria at {found.profile}"
+        criteria = "1 criterion" if len(found.judged) == 1 else f"{len(found.judged)} criteria"
+        return f"none of {criteria} at {found.profile}"
     others = [r for r in found.refusals if r is not first]
     text = f"{first.criterion} ({first.level}, {first.profile})"
     if others:
