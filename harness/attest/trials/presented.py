@@ -11,11 +11,11 @@ from attest.boundary import JudgedImplementation
 from attest.contract import OPERATIONS
 from attest.diagnosis.likeness import looks_like
 from attest.judging.catalogue import defects
+from attest.judging.property import costly_criteria
 from attest.outcomes import Timeout
 from attest.records.record import FAIL
 from attest.registry import BrokenPlugin, load, offered, parse_request, sentence
 from attest.running.timer import cancel_timer, set_timer
-from attest.selftest import COSTLY
 from attest.spec import load_spec
 from attest.spelling import nearest
 from attest.trained.training import use_directory
@@ -118,9 +118,11 @@ def trial(
 def steps(who: Presented, asked: Asked) -> Iterator[Step]:
     """The criteria that concern it, at quick and then at the profile asked for."""
     chosen = [c for c in load_spec().criteria if _concerns(who, asked, c.id)]
+    costly = costly_criteria()
     for profile in PROFILES[: PROFILES.index(asked.profile) + 1]:
-        for criterion in sorted(chosen, key=lambda c: c.id in COSTLY):
-            yield Step(criterion.id, profile, COSTLY_SECONDS if criterion.id in COSTLY else SECONDS[profile])
+        for criterion in sorted(chosen, key=lambda c: c.id in costly):
+            seconds = COSTLY_SECONDS if criterion.id in costly else SECONDS[profile]
+            yield Step(criterion.id, profile, seconds)
 
 
 def _concerns(who: Presented, asked: Asked, id: str) -> bool:
@@ -133,7 +135,7 @@ def _concerns(who: Presented, asked: Asked, id: str) -> bool:
     else:
         wanted = criterion.milestone in milestones
     needed = {need for need in criterion.needs if need in OPERATIONS}
-    affordable = asked.costly or id not in COSTLY or id in asked.criteria
+    affordable = asked.costly or id not in costly_criteria() or id in asked.criteria
     concerned = not who.operations or bool(needed & set(who.operations))
     return wanted and affordable and concerned and needed <= set(who.offers)
 

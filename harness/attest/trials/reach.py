@@ -15,8 +15,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from attest.judging.property import costly_criteria
 from attest.report.writing import write_text
-from attest.selftest import COSTLY
 from attest.spec import load_spec
 from attest.trials.judgement import SECONDS, STRICT, Step, judged_once
 from attest.trials.processes import Ended, each_apart
@@ -119,11 +119,8 @@ def kept_reach(path: Path, facts: dict[str, Any], find: Callable[[], list[Reach]
 
 def affordable_criteria(milestones: Sequence[str]) -> list[str]:
     """Of these milestones, or of all, those that neither train nor time."""
-    return [
-        c.id
-        for c in load_spec().criteria
-        if c.id not in COSTLY and (c.milestone in milestones or not milestones)
-    ]
+    costly, every = costly_criteria(), load_spec().criteria
+    return [c.id for c in every if c.id not in costly and (c.milestone in milestones or not milestones)]
 
 
 def _marking(name: str) -> Callable[[str], ast.Module]:
