@@ -51,7 +51,8 @@ fresh: $(STAMP)
 selftest: $(STAMP)
 	$(BIN)/attest selftest -n $(JOBS)
 
-# Hours on two cores: see docs/trial.md. `make mutation RESUME=--resume` goes on where a run stopped.
+# How many faults made out of eager's source are caught: one to two hours on two cores, see docs/trial.md.
+# `make mutation RESUME=--resume` goes on where a run stopped.
 MUTANTS := 600
 mutation: $(STAMP)
 	$(BIN)/attest mutate --impl eager --count $(MUTANTS) --annotations tests/survivors/eager.toml -n $(JOBS) $(RESUME)

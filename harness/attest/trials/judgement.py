@@ -11,7 +11,7 @@ from typing import Any
 from attest.boundary import JudgedImplementation
 from attest.judging.property import Property, load_properties
 from attest.outcomes import Timeout
-from attest.records.record import ERROR, FAIL, KNOWN, NOT_RUN, PASS, VERDICTS, Record
+from attest.records.record import ERROR, FAIL, KNOWN, NOT_OFFERED, NOT_RUN, PASS, VERDICTS, Record
 from attest.running.judging import Settings, judge
 from attest.running.timer import cancel_timer, set_timer
 from attest.spec import load_spec
@@ -78,7 +78,8 @@ class Progress:
 
     def add(self, record: Record, accepted: frozenset[str]) -> None:
         """Sort one record into what it shows."""
-        self.judged.setdefault(record.profile, []).append(record.criterion)
+        if record.verdict not in (NOT_OFFERED, NOT_RUN):
+            self.judged.setdefault(record.profile, []).append(record.criterion)
         if record.internal:
             self.harness_failed.append(f"{record.criterion}: {record.reason}")
         elif record.verdict not in accepted:

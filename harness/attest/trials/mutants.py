@@ -19,7 +19,7 @@ from attest.trials.sources import Package, fingerprint, harness_fingerprint, loa
 
 CAUGHT, WEAKLY, SURVIVED, UNREACHED, BROKEN = (
     "caught",
-    "only should",
+    "only should or may",
     "survived",
     "not reached",
     "harness failed",
