@@ -124,7 +124,7 @@ def judged_once(implementation: Any, step: Step, seed: int) -> Record:
     criterion = spec.by_id[step.criterion]
     settings = Settings(profile=step.profile, seed=seed, spec_version=spec.version)
     impl = JudgedImplementation(implementation)
-    set_timer(step.seconds, step.criterion)
+    set_timer(step.seconds)
     try:
         return judge(criterion, unshrunk(step.criterion), impl, settings)
     except Timeout as late:  # it came between two statements of ours

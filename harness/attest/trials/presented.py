@@ -159,7 +159,7 @@ def _said(implementation: Any, refusal: Refusal, seed: int) -> str:
     property = next((p for p in unshrunk(refusal.criterion) if p.name == refusal.property_name), None)
     if refusal.verdict != FAIL or property is None:
         return ""
-    set_timer(DIAGNOSIS_SECONDS, f"the diagnosis of {refusal.criterion}")
+    set_timer(DIAGNOSIS_SECONDS)
     try:
         return looks_like(property, JudgedImplementation(implementation), refusal.case, seed)
     except (Exception, SystemExit, Timeout) as error:

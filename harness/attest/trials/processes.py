@@ -12,7 +12,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any, TypeVar
 
 from attest.registry import sentence
-from attest.running.timer import EXIT_CODE
+from attest.running.isolation import ended_by
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
@@ -82,10 +82,4 @@ def _result(pipe: Connection, process: Any) -> Any:
         result = None
     pipe.close()
     process.join()
-    return Ended(_how(process.exitcode)) if result is None else result
-
-
-def _how(code: int) -> str:
-    if code == EXIT_CODE:
-        return "did not finish and could not be interrupted"
-    return f"ended the process by signal {-code}" if code < 0 else f"ended the process with exit code {code}"
+    return Ended(ended_by(process.exitcode)) if result is None else result
