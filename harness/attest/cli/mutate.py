@@ -126,7 +126,7 @@ def _reaches(
 ) -> list[list[Reach]]:
     """What each criterion executes, at each profile; those that the implementation itself fails are named."""
     from attest.trials.judgement import PROFILES
-    from attest.trials.reach import affordable_criteria, find_reach, kept_reach, reach_facts
+    from attest.trials.reach import FAILED, affordable_criteria, find_reach, kept_reach, reach_facts
 
     wanted, found = affordable_criteria(milestones), []
     for name in PROFILES[: PROFILES.index(profile) + 1]:
@@ -137,7 +137,7 @@ def _reaches(
 
         path = stem.with_name(f"{stem.name}.{name}.json")
         found.append(kept_reach(path, reach_facts(package, wanted, name, seed), find))
-        for unusable in (r for r in found[-1] if r.verdict in ("fail", "error", "thin")):
+        for unusable in (r for r in found[-1] if r.verdict in FAILED):
             what = f"{unusable.verdict} ({unusable.reason})"
             click.echo(f"{unusable.criterion} is left out at {name}: unmutated it gives {what}")
     return found

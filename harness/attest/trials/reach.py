@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from attest.judging.property import costly_criteria
+from attest.records.record import ERROR, FAIL, NOT_RUN, THIN
 from attest.report.writing import write_text
 from attest.spec import load_spec
 from attest.trials.judgement import SECONDS, STRICT, Step, judged_once
@@ -23,6 +24,7 @@ from attest.trials.processes import Ended, each_apart
 from attest.trials.sources import Package, fingerprint, harness_fingerprint, load_changed
 
 MARK = "__attest_reached__"
+FAILED = (FAIL, ERROR, THIN)
 SLOWER = 3.0  # how much longer a marked criterion may take
 
 
@@ -40,7 +42,7 @@ class Reach:
     @property
     def usable(self) -> bool:
         """Whether a failure of a mutant says something: the implementation itself passes."""
-        return self.verdict in STRICT and self.verdict != "not run"
+        return self.verdict in STRICT and self.verdict != NOT_RUN
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,7 @@ def find_reach(
         reach = result if isinstance(result, Reach) else _lost(job.step, result)
         found[reach.criterion] = reach
         on_reach(reach.criterion)
-    again = [ReachJob(package, s, seed, False) for s in steps if not found[s.criterion].usable]
+    again = [ReachJob(package, s, seed, False) for s in steps if found[s.criterion].verdict in FAILED]
     for job, result in each_apart(reach_of, again, workers=workers):
         id = job.step.criterion
         if isinstance(result, Reach) and result.usable:
