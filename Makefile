@@ -13,7 +13,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 export OMP_NUM_THREADS ?= 1
 
 .NOTPARALLEL:
-.PHONY: run test slow torture conformance fresh selftest reports lint docs clean
+.PHONY: run test slow torture conformance fresh selftest mutation reports lint docs clean
 
 # Judge our eager implementation. The report goes to reports/eager/, which git ignores.
 run: $(STAMP)
@@ -50,6 +50,12 @@ fresh: $(STAMP)
 # Show that every known defect is found; writes reports/selftest.json, which the HTML reports then show.
 selftest: $(STAMP)
 	$(BIN)/attest selftest -n $(JOBS)
+
+# How many faults made out of eager's source are caught: one to two hours on two cores, see docs/trial.md.
+# `make mutation RESUME=--resume` goes on where a run stopped.
+MUTANTS := 600
+mutation: $(STAMP)
+	$(BIN)/attest mutate --impl eager --count $(MUTANTS) --annotations tests/survivors/eager.toml -n $(JOBS) $(RESUME)
 
 # Make new reports and keep them for readers in reports/kept/, the only reports in the repository. A benchmark
 # is kept too where `attest bench` has left one in reports/.

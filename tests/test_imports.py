@@ -55,7 +55,7 @@ LAYERS = (
     ("diagnosis",),
     ("report",),
     ("running",),
-    ("bench", "cli", "selftest", "starters", "studies"),
+    ("bench", "cli", "selftest", "starters", "studies", "trials"),
 )
 DEPTH = {name: depth for depth, layer in enumerate(LAYERS) for name in layer}
 

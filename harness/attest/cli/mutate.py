@@ -1,0 +1,196 @@
+"""`attest mutate`: faults made out of an implementation's source, and how many of them are caught."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from attest.trials.mutants import Mutant, Results
+    from attest.trials.mutations import Mutation
+    from attest.trials.reach import Reach
+    from attest.trials.sources import Package
+    from attest.trials.survivors import Annotations
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--impl", "-i", required=True, metavar="IMPL",
+              help="A registered name, file.py[:factory] or package.module:factory.")  # fmt: skip
+@click.option("--count", type=click.IntRange(1), metavar="N", help="So many mutants by lot. [default: all]")
+@click.option("--file", "parts", multiple=True, metavar="PART",
+              help="Only of source files with this in their path; repeats.")  # fmt: skip
+@click.option("--only", multiple=True, metavar="ID", help="Only this mutant; repeats.")
+@click.option("--milestone", "-m", multiple=True, metavar="M1",
+              help="Only criteria of this milestone; repeats.")  # fmt: skip
+@click.option("--profile", default="standard", show_default=True, type=click.Choice(["quick", "standard"]),
+              help="quick stops there; standard goes on with those that quick let pass.")  # fmt: skip
+@click.option("--seed", default=0, show_default=True, type=click.IntRange(0), metavar="SEED",
+              help="Of the lot and of the drawn cases.")  # fmt: skip
+@click.option("--annotations", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="PATH",
+              help="A TOML file that explains survivors.")  # fmt: skip
+@click.option("--minutes", type=click.FloatRange(0, min_open=True), metavar="N",
+              help="Begin no further mutant after so long.")  # fmt: skip
+@click.option("--resume", is_flag=True, help="Go on where an earlier run of the same sources stopped.")
+@click.option("--again", is_flag=True, help="Judge the survivors of an earlier run again.")
+@click.option("--at-least", default=95.0, show_default=True, type=click.FloatRange(0, 100), metavar="PERCENT",
+              help="Of those that are not equivalent: fewer caught give exit code 1.")  # fmt: skip
+@click.option("--list", "only_list", is_flag=True, help="Print the mutants and judge none.")
+@click.option("--reports", default="reports", show_default=True, type=click.Path(path_type=Path),
+              metavar="DIR", help="Where mutation/ with results and report goes.")  # fmt: skip
+@click.option("-n", "workers", type=click.IntRange(1), metavar="N",
+              help="Processes at a time. [default: 2, or the number of cores if fewer]")  # fmt: skip
+@click.pass_context
+def command(
+    ctx: click.Context,
+    impl: str,
+    count: int | None,
+    parts: tuple[str, ...],
+    only: tuple[str, ...],
+    milestone: tuple[str, ...],
+    profile: str,
+    seed: int,
+    annotations: Path | None,
+    minutes: float | None,
+    resume: bool,
+    again: bool,
+    at_least: float,
+    only_list: bool,
+    reports: Path,
+    workers: int | None,
+) -> None:
+    """Change one thing in the source of an implementation that passes, judge it, and do so many times.
+
+    The criteria that train a model or measure time are left out. Exit code 0: all mutants asked for were
+    judged and enough of them caught. 1: not.
+    """
+    from attest.trials.mutants import Results
+    from attest.trials.sources import package_of
+    from attest.trials.survivors import read_annotations
+
+    package, known = package_of(impl), read_annotations(annotations)
+    _check_milestones(milestone)
+    chosen = _chosen(package, parts, only, count, seed)
+    if only_list:
+        for mutation in chosen:
+            click.echo(f"{mutation.id} {mutation.kind}: {mutation}")
+        return
+    home, name = reports / "mutation", _name(impl)
+    results = Results(home / f"{name}.jsonl", package, seed, profile)
+    if resume or again:
+        results.resume(another_harness=again)
+    workers = workers or min(2, os.cpu_count() or 1)
+    reaches = _reaches(package, milestone, profile, seed, home / name, workers)
+    if not (resume or again):
+        results.begin()
+    _judge(_left(chosen, results, again), package, reaches, results, workers, minutes)
+    ctx.exit(_report(chosen, results, known, home / f"{name}.json", at_least))
+
+
+def _check_milestones(milestones: tuple[str, ...]) -> None:
+    from attest.spec import load_spec
+    from attest.spelling import nearest
+
+    known = [m.id for m in load_spec().milestones]
+    for id in milestones:
+        if id not in known:
+            raise click.UsageError(f"milestone={id!r} is unknown; {nearest(id, known)}")
+
+
+def _name(impl: str) -> str:
+    """eager for eager, mine for path/mine.py."""
+    return Path(impl.partition(",")[0].partition(":")[0]).name.removesuffix(".py")
+
+
+def _chosen(
+    package: Package, parts: tuple[str, ...], only: tuple[str, ...], count: int | None, seed: int
+) -> list[Mutation]:
+    from attest.trials.mutations import package_mutations, sample
+
+    every = package_mutations(package.files, package.root)
+    if parts:
+        every = [m for m in every if any(part in m.file for part in parts)]
+    if missing := set(only) - {m.id for m in every}:
+        raise click.UsageError(f"only={min(missing)!r} is no mutant of {package.request}; see --list")
+    if not every:
+        raise click.UsageError(f"--impl={package.request} has nothing to mutate in these files; widen --file")
+    return [m for m in every if m.id in only] if only else sample(every, count, seed)
+
+
+def _reaches(
+    package: Package, milestones: tuple[str, ...], profile: str, seed: int, stem: Path, workers: int
+) -> list[list[Reach]]:
+    """What each criterion executes, at each profile; those that the implementation itself fails are named."""
+    from attest.trials.judgement import PROFILES
+    from attest.trials.reach import FAILED, affordable_criteria, find_reach, kept_reach, reach_facts
+
+    wanted, found = affordable_criteria(milestones), []
+    for name in PROFILES[: PROFILES.index(profile) + 1]:
+
+        def find(name: str = name) -> list[Reach]:
+            with _bar(f"what {name} executes", len(wanted)) as advance:
+                return find_reach(package, wanted, name, seed=seed, workers=workers, on_reach=advance)
+
+        path = stem.with_name(f"{stem.name}.{name}.json")
+        found.append(kept_reach(path, reach_facts(package, wanted, name, seed), find))
+        for unusable in (r for r in found[-1] if r.verdict in FAILED):
+            what = f"{unusable.verdict} ({unusable.reason})"
+            click.echo(f"{unusable.criterion} is left out at {name}: unmutated it gives {what}")
+    return found
+
+
+def _left(chosen: list[Mutation], results: Results, again: bool) -> list[Mutation]:
+    from attest.trials.mutants import CAUGHT, WEAKLY
+
+    done = {id for id, o in results.outcomes.items() if not again or o.verdict in (CAUGHT, WEAKLY)}
+    if again:  # only what an earlier run judged
+        done |= {m.id for m in chosen} - results.outcomes.keys()
+    return [m for m in chosen if m.id not in done]
+
+
+def _judge(
+    left: list[Mutation],
+    package: Package,
+    reaches: list[list[Reach]],
+    results: Results,
+    workers: int,
+    minutes: float | None,
+) -> None:
+    from attest.trials.mutants import Outcome, judge_all, mutants
+
+    planned: list[Mutant] = mutants(package, left, reaches, int(str(results.about["seed"])))
+    with _bar("mutants", len(planned)) as advance:
+
+        def keep(outcome: Outcome) -> None:
+            results.add(outcome)
+            advance(f"{outcome.mutation.id} {outcome.verdict}")
+
+        judge_all(planned, workers=workers, seconds=minutes and 60 * minutes, on_outcome=keep)
+
+
+def _report(chosen: list[Mutation], results: Results, known: Annotations, path: Path, at_least: float) -> int:
+    from attest.report.writing import as_json, write_text
+    from attest.trials.mutation_report import count, document, lines
+    from attest.trials.survivors import contradicted
+
+    outcomes = [results.outcomes[m.id] for m in chosen if m.id in results.outcomes]
+    for line in lines(outcomes, known, len(chosen)):
+        click.echo(line)
+    write_text(path, as_json(document(outcomes, known, len(chosen))))
+    enough = 100 * count(outcomes, known).rate_of_faults >= at_least
+    return 0 if enough and len(outcomes) == len(chosen) and not contradicted(outcomes, known) else 1
+
+
+@contextmanager
+def _bar(what: str, total: int) -> Iterator[Callable[[str], None]]:
+    """A bar on the error stream; the body calls what it gets with the name of each thing done."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(transient=True, console=Console(stderr=True)) as progress:
+        task = progress.add_task(what, total=total)
+        yield lambda done: progress.update(task, advance=1, description=f"{what}: {done}")

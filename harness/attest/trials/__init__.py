@@ -1,0 +1,1 @@
+"""How many faults are caught: of a file of implementations (`attest trial`), of mutants (`attest mutate`)."""

@@ -1,0 +1,85 @@
+"""What is known of mutants that survive: a TOML file that says which change nothing and which are a limit.
+
+    [[survivor]]
+    function = "Hypotheses.best"
+    before = "self.scores.topk(count)"
+    after = "self.scores.topk(count + 1)"
+    is = "equivalent"
+    reason = "The caller reads the first place only."
+
+`nth = 2` tells the second of several that read the same from the first.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from attest.registry import UsageError
+from attest.trials.mutants import CAUGHT, WEAKLY, Outcome
+
+EQUIVALENT, LIMIT = "equivalent", "limit"
+KEYS = ("function", "before", "after", "is", "reason")
+
+
+@dataclass(frozen=True)
+class Annotation:
+    """Why a survivor is no fault, or why nothing catches it."""
+
+    function: str
+    before: str
+    after: str
+    meaning: str
+    reason: str
+    nth: int = 1
+
+    @property
+    def key(self) -> tuple[str, str, str, int]:
+        """What it is found by: neither file nor line, which change when code moves."""
+        return self.function, self.before, self.after, self.nth
+
+
+Annotations = Mapping[tuple[str, str, str, int], Annotation]
+
+
+def read_annotations(path: Path | None) -> Annotations:
+    """Of this file; UsageError with file, key and remedy where it cannot be used."""
+    if path is None:
+        return {}
+    try:
+        rows = tomllib.loads(path.read_text(encoding="utf-8")).get("survivor", [])
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{path}: not valid TOML ({error}); correct the syntax") from None
+    found = [_annotation(path, row) for row in rows]
+    return {annotation.key: annotation for annotation in found}
+
+
+def annotation_of(outcome: Outcome, annotations: Annotations) -> Annotation | None:
+    """What is said of this mutant."""
+    m = outcome.mutation
+    return annotations.get((m.function, m.before, m.after, m.nth))
+
+
+def contradicted(outcomes: Sequence[Outcome], annotations: Annotations) -> list[Annotation]:
+    """Annotations of mutants that were caught: what they say is no longer true."""
+    caught = [o for o in outcomes if o.verdict in (CAUGHT, WEAKLY)]
+    return [a for o in caught if (a := annotation_of(o, annotations)) is not None]
+
+
+def _annotation(path: Path, row: Mapping[str, Any]) -> Annotation:
+    where = f"{path}: survivor before={row.get('before', '(none)')!r}"
+    for key in KEYS:
+        if not isinstance(row.get(key), str):
+            raise UsageError(f"{where}: {key} is missing; add it as a string")
+    for key in row:
+        if key not in (*KEYS, "nth"):
+            raise UsageError(f"{where}: {key} is not a key of a survivor; remove it")
+    if row["is"] not in (EQUIVALENT, LIMIT):
+        raise UsageError(f"{where}: is={row['is']!r} is unknown; use {EQUIVALENT} or {LIMIT}")
+    if not row["reason"].strip():
+        raise UsageError(f"{where}: reason is empty; say why")
+    function, before, after, meaning, reason = (str(row[key]) for key in KEYS)
+    return Annotation(function, before, after, meaning, reason, int(row.get("nth", 1)))

@@ -1,0 +1,165 @@
+"""`attest trial`: which faults of a file are caught, which correct implementations pass, what is refused."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from attest import cli
+from attest.trials.judgement import Judgement, Refusal
+from attest.trials.presented import Asked, Presented, Tried, steps
+from attest.trials.processes import Ended, each_apart
+from attest.trials.trial_table import document, lines
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs" / "trial.md").read_text(encoding="utf-8")
+FAULTS = re.search(r"^```python\n(# faults.py\n.*?)^```$", PAGE, re.M | re.S)[1]
+COMMAND = re.search(r"^\$ (attest trial .*)$", PAGE, re.M)[1]
+SHOWN = re.search(r"<!-- output of the trial -->\n```text\n(.*?)```", PAGE, re.S)[1]
+
+
+@pytest.fixture
+def attest(capfd, monkeypatch, tmp_path):
+    """Call the command in this process from an empty directory: exit code, output, errors."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+
+    def call(*words: str):
+        monkeypatch.setattr(sys, "argv", ["attest", *words])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        printed = capfd.readouterr()
+        return ended.value.code or 0, printed.out, printed.err
+
+    return call
+
+
+def plugin(folder: Path, body: str) -> None:
+    text = f"class One:\n    name = 'one'\n{body}\ndef attest_implementations():\n    return [One()]\n"
+    (folder / "one.py").write_text(text)
+
+
+def test_the_example_of_the_page_ends_as_the_page_says(tmp_path):
+    (tmp_path / "faults.py").write_text(FAULTS)
+    words = [str(Path(sys.executable).with_name("attest")), *COMMAND.split()[1:], "--json", "found.json"]
+    run = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert [line.rstrip() for line in run.stdout.splitlines()] == SHOWN.splitlines()
+    found = json.loads((tmp_path / "found.json").read_text())
+    assert {row["name"]: row["verdict"] for row in found["implementations"]} == {
+        "as_it_should_be": "passes",
+        "divided_by_d": "caught",
+        "future_seen": "caught",
+    }
+    assert [row["diagnosis"] for row in found["implementations"]] == ["", "right", ""]
+
+
+def test_a_missed_fault_and_a_refused_correct_one_are_named_and_give_exit_code_1(attest, tmp_path):
+    swapped = FAULTS.replace('"as_it_should_be", correct=True', '"as_it_should_be", fault="It has none."')
+    swapped = swapped.replace('"future_seen", fault', '"future_seen", correct=True, fault')
+    swapped = swapped.replace(', looks_like="scale_by_dk"', "")  # a diagnosis takes longer than the rest
+    (tmp_path / "swapped.py").write_text(swapped)
+    code, out, _ = attest("trial", "swapped.py", "-c", "M1.2", "--profile", "quick", "-n", "1")
+    assert code == 1
+    assert "missed as_it_should_be: It has none." in out
+    assert "refused future_seen: M1.2 saw: " in out
+    assert "faulty: 1 of 2 caught (50%), 1 by a must" in out
+    assert "correct: 0 of 1 pass" in out
+
+
+@pytest.mark.parametrize(
+    ("body", "words", "sentence"),
+    [
+        ("    pass", [], "one.py: one does not say correct = True or correct = False; add one"),
+        (
+            "    correct = False\n    looks_like = 'no_scal'",
+            [],
+            "one.looks_like has 'no_scal', which is unknown",
+        ),
+        ("    correct = False\n    milestones = 'M99'", [], "one.milestones has 'M99', which is unknown"),
+        ("    correct = True", [], "no criterion that was asked for concerns one"),
+        ("    correct = True", ["--name", "two"], "name='two' is not in the file; use one of one"),
+        ("    correct = True", ["-c", "M1.99"], "criterion='M1.99' is unknown"),
+        ("    import os; os._exit(3)", [], "one.py: reading it ended the process with exit code 3"),
+    ],
+)
+def test_a_file_that_cannot_be_tried_gets_one_sentence(attest, tmp_path, body, words, sentence):
+    plugin(tmp_path, body)
+    code, out, err = attest("trial", "one.py", *words)
+    assert (code, out) == (2, "")
+    assert sentence in err
+    assert len(err.splitlines()) == 1
+
+
+def test_a_file_that_is_not_there_is_refused(attest):
+    assert attest("trial", "none.py")[::2] == (2, "Error: --impl=none.py does not exist; check the path\n")
+
+
+def tried(name, correct, *refusals, said="", **kwargs):
+    return Tried(Presented("f.py", name, correct, **kwargs), Judgement(refusals, ("M1.2",), "quick"), said)
+
+
+def test_the_verdict_of_a_trial_follows_from_who_refused():
+    must = Refusal("M1.2", "must", "quick", "fail", "off")
+    should = Refusal("M1.4a", "should", "quick", "fail", "off")
+    assert tried("a", False, should, must).verdict == "caught"
+    assert tried("a", False, should, must).judgement.first is must
+    assert tried("a", False, should).verdict == "only should"
+    assert tried("a", False).verdict == "missed"
+    assert tried("a", True, should).verdict == "passes"
+    assert tried("a", True, must).verdict == "refused"
+    table = list(lines([tried("a", False, should), tried("b", True)]))
+    assert table[-2:] == ["faulty: 1 of 1 caught (100%), 0 by a must", "correct: 1 of 1 pass"]
+
+
+@pytest.mark.parametrize(
+    ("said", "worth"),
+    [
+        ("scale_by_dk (agrees on 24 of 24 cases)", "right"),
+        ("no_scale (agrees on 4 of 24 cases) or mask_ignored (agrees on 4 of 24 cases)", "near"),
+        ("mask_ignored (agrees on 24 of 24 cases)", "wrong"),
+        ("none of 40 known defects", "none"),
+        ("", ""),
+    ],
+)
+def test_the_diagnosis_is_held_against_the_names_of_the_file(said, worth):
+    one = tried("a", False, said=said, looks_like=("scale_by_dk",), near=("no_scale",))
+    assert one.diagnosis == worth
+    assert document([one], seed=0, profile="quick")["implementations"][0]["diagnosis"] == worth
+
+
+def test_the_criteria_are_those_of_what_is_offered_quick_before_standard():
+    who = Presented("f.py", "a", False, offers=("attention", "trainer", "transformer"))
+    planned = list(steps(who, Asked()))
+    assert {s.criterion.partition(".")[0] for s in planned} == {"M1", "M5", "M6", "MC"}
+    assert not {"M5.4", "M6.5", "M6.6", "M1.1"} & {s.criterion for s in planned}
+    assert [s.profile for s in planned] == sorted(s.profile for s in planned)
+    narrow = Presented("f.py", "a", False, operations=("trainer",), offers=who.offers)
+    ids = {s.criterion for s in steps(narrow, Asked(profile="quick"))}
+    assert {"M5.6", "MC.1"} <= ids
+    assert not {"M5.1", "M1.2"} & ids
+    assert "M5.4" in {s.criterion for s in steps(narrow, Asked(costly=True))}
+
+
+def square_or_die(number: int) -> int:
+    if number == 3:
+        import os
+
+        os._exit(5)
+    if number == 4:
+        raise ValueError("four")
+    return number * number
+
+
+def test_a_process_that_dies_costs_only_its_own_job():
+    found = dict(each_apart(square_or_die, [1, 2, 3, 4, 5], workers=2))
+    assert found == {
+        1: 1,
+        2: 4,
+        3: Ended("ended the process with exit code 5"),
+        4: Ended("raised ValueError: four"),
+        5: 25,
+    }
