@@ -212,7 +212,8 @@ def test_run_shows_the_pytest_command_and_passes_the_rest_on(attest):
 
 def test_a_run_that_ends_without_its_records_is_exit_code_3(attest, tmp_path):
     (tmp_path / "quits.py").write_text(
-        "import os\nclass Quits:\n    name = 'quits'\n    def causal_mask(self, T, S): os.kill(os.getppid(), 9)\n"
+        "import os\nclass Quits:\n    name = 'quits'\n"
+        "    def causal_mask(self, T, S): os.kill(os.getppid(), 9)\n"
         "def attest_implementations(): return [Quits()]\n"
     )
     code, _, err = attest("run", "--impl", "quits.py", "-c", "M1.5a", "--profile", "quick", "-n", "0")
