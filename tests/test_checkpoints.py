@@ -96,3 +96,10 @@ def test_a_beam_of_any_width_is_refused_before_it_runs(saved):
     result = CliRunner().invoke(cli, ["generate", "--checkpoint", str(saved), "3 1 4", "--width", "99999"])
     assert result.exit_code == 2
     assert "width=99999 takes minutes; use at most 1024" in result.output
+
+
+def test_an_error_that_is_no_text_is_refused_in_one_sentence(saved):
+    change(saved, error=["a\n"] * 1000)
+    with pytest.raises(ValueError, match="holds no model") as caught:
+        read_model(saved)
+    assert "\n" not in str(caught.value)

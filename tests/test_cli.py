@@ -202,7 +202,9 @@ def test_run_shows_the_pytest_command_and_passes_the_rest_on(attest):
     shown = ("-i", "mine.py", "-c", "M1.5a", "--profile", "quick", "-n", "0")
     code, out, _ = attest("run", "-v", *shown, "--", "--collect-only")
     assert code == 0
-    command = "pytest --impl=mine.py --criterion=M1.5a --attest-profile=quick -n 0 --collect-only"
+    command = (
+        "pytest --attest-impl=mine.py --attest-criterion=M1.5a --attest-profile=quick -n 0 --collect-only"
+    )
     assert out.splitlines()[0] == command
     assert "M1.5a[mine]" in out
     assert "1 test collected" in out
@@ -210,11 +212,12 @@ def test_run_shows_the_pytest_command_and_passes_the_rest_on(attest):
 
 def test_a_run_that_ends_without_its_records_is_exit_code_3(attest, tmp_path):
     (tmp_path / "quits.py").write_text(
-        "import os\nclass Quits:\n    name = 'quits'\n    def causal_mask(self, T, S): os._exit(0)\n"
+        "import os\nclass Quits:\n    name = 'quits'\n"
+        "    def causal_mask(self, T, S): os.kill(os.getppid(), 9)\n"
         "def attest_implementations(): return [Quits()]\n"
     )
     code, _, err = attest("run", "--impl", "quits.py", "-c", "M1.5a", "--profile", "quick", "-n", "0")
-    assert code == 3
+    assert code == 3  # with -n 0 the parent of the process that judges is pytest itself
     assert "the run ended before its records were complete, so it proves nothing" in err
 
 

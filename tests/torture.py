@@ -32,7 +32,7 @@ from attest.report.reading import ReportError, read_report
 from attest.report.writing import as_json, write_document
 from attest.running.selection import check_case
 from attest.spec import SpecError, read_spec
-from attest.trained.models import read_model, write_model
+from attest.trained.models import SavedModel, read_model
 from report_samples import SPEC, student
 
 ROOT = Path(__file__).parents[1]
@@ -306,7 +306,11 @@ def fuzz_all(home: Path, scale: float) -> dict[str, Counter[str]]:
         compare(report, document)
         write_document(merge([document]), home / "merged")
 
-    write_model(home / "model", "numpy_scratch", "copy", Config(d_model=8), {"w": np.zeros(2, np.float32)})
+    parameters = {"w": np.zeros(2, np.float32)}
+    saved = SavedModel(
+        implementation="numpy_scratch", task="copy", config=Config(d_model=8), parameters=parameters
+    )
+    saved.write(home / "model")
     about, arrays = (
         (home / "model" / "model.json").read_bytes(),
         (home / "model" / "parameters.npz").read_bytes(),

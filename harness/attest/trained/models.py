@@ -73,7 +73,9 @@ def read_model(directory: Path) -> SavedModel:
     about = _described(directory)
     if "error" in about:
         shown = printable(str(directory))
-        raise ValueError(f"directory={shown!r} holds no model ({printable(about['error'])}); train again")
+        raise ValueError(
+            f"directory={shown!r} holds no model ({printable(str(about['error']))[:300]}); train again"
+        )
     return _explained(directory, lambda: _model(directory, about))
 
 
