@@ -119,7 +119,7 @@ def test_a_case_prints_its_architecture_only_where_it_is_another():
     case = TrainingCase(steps=2)
     assert "architecture" not in str(case)
     other = case.of(TOY)
-    assert " architecture=toy_decoder_only" in str(other)
+    assert "architecture=toy_decoder_only" in str(other)
     assert parse_value(str(other)) == other
     assert parse_value(str(case)) == case
     assert parse_value("training[steps=2]").architecture is ENCODER_DECODER
