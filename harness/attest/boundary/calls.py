@@ -19,4 +19,5 @@ class Call:
     inputs: Mapping[str, Any]
     parameters: Arrays | None
     seed: int | None
-    outputs: Arrays | None  # None: it raised
+    outputs: Arrays | None  # None: it raised, or what it gave could not be read
+    raised: str = ""  # the class of the exception
