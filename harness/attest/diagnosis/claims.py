@@ -10,7 +10,7 @@ import numpy as np
 
 from attest.contract import OPERATIONS, Array, Config, Form
 from attest.contract.parameters import shapes
-from attest.diagnosis.likeness import close
+from attest.diagnosis.answers import close
 from attest.diagnosis.recording import Ref, Step, asked_again
 from attest.outcomes import Deviation, Violation
 from attest.reference.implementation import ReferenceImplementation

@@ -125,7 +125,7 @@ def table(namings: Iterable[Naming]) -> Iterator[str]:
 PAGE = """# How well the diagnosis does
 
 When a criterion fails, the implementation's answers on the failing case and about forty others are compared
-with those of every known defect. The table is made by `{command}`: known defects, and
+with those of known defects, the likeliest first. The table is made by `{command}`: known defects, and
 torch re-implementations written apart from them, are presented under another name to the criterion that names
 them first. One counts as named when its own defect is among the best matches.
 
