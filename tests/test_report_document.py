@@ -206,7 +206,9 @@ def test_a_later_partial_run_leaves_no_page_of_the_earlier_one(tmp_path):
     home = tmp_path / "mine"
     (home / "repro").mkdir(parents=True)
     (home / "repro" / "M1_5.py").write_text("assert False")
-    write_reports({"mine": student()}, SPEC, tmp_path)
+    made = failure("M1.5", reproduction=Reproduction(file="repro/M1_5.py"))
+    failing = [r.but(failure=made) if r.criterion == "M1.5" else r for r in student()]
+    write_reports({"mine": failing}, SPEC, tmp_path)
     (home / "report.html").write_text('<html><meta name="generator" content="attest">old')
     assert (home / "M3.md").exists()
     write_reports({"mine": run({}, ids=milestone_ids("M1"))}, SPEC, tmp_path)
