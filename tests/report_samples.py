@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from attest.records.failure import Failure, Likeness, Replay
 from attest.records.plan import Plan, Target
-from attest.records.record import FAIL, KNOWN, NOT_OFFERED, NOT_RUN, PASS, THIN, Failure, Record
+from attest.records.record import FAIL, KNOWN, NOT_OFFERED, NOT_RUN, PASS, THIN, Record
 from attest.records.verdicts import with_blocks
 from attest.spec import load_spec
 
@@ -44,8 +45,13 @@ def record(id: str, verdict: str = PASS, *, implementation: str = "mine", **fiel
 def failure(id: str, **fields: Any) -> Failure:
     """A failure as the runner reports one."""
     seen = "position 0 moved by 0.31 when position 1 changed"
-    values = {"ratio": 41.3, "looks_like": "causal_off_by_one (agrees on 40 of 40 cases)"} | fields
+    values = {"ratio": 41.3, "likenesses": (Likeness("causal_off_by_one", 40, 40),), "compared": 92} | fields
     return Failure(seen, "case=B=1 H=1 T=2 S=2 D=1 seed=0", f"property_of_{id}", **values)
+
+
+def hostile(text: str) -> dict[str, Any]:
+    """Fields of a failure that hold this text wherever a name from outside may stand."""
+    return {"likenesses": (Likeness(text, 9, 9),), "replay": Replay(text, "M1.5", f"p: case={text}")}
 
 
 def run(verdicts: dict[str, str], *, implementation: str = "mine", ids: tuple[str, ...] = ()) -> list[Record]:

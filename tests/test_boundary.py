@@ -218,6 +218,9 @@ def test_two_outcomes_of_one_case_are_a_failure():
     record = judged(implementation(sometimes))
     assert record.verdict == "fail"
     assert not record.internal
+    assert record.reason.startswith("the implementation is not deterministic: the same case ")
+    assert "ypothesis" not in record.reason
+    assert "attention[" in record.failure.case
 
 
 def test_wider_bounds_are_applied_and_recorded():

@@ -11,13 +11,22 @@ import pytest
 
 pytest.importorskip("torch", reason="the strangers are written in torch")
 
-from attest.diagnosis.likeness import Likeness, sentence
-from attest.diagnosis.trial import Naming, name_stranger, table
+from attest.boundary import JudgedImplementation
+from attest.diagnosis.likeness import Diagnosis, diagnose, same_complaint
+from attest.diagnosis.trial import Naming, failing_case, name_stranger, table
 from attest.diagnosis.trial import Stranger as Presented
+from attest.judging.property import load_properties
+from attest.outcomes import Deviation, Violation
+from attest.records.failure import Failure, Likeness
+from attest.report.wording import looks_like
 from strangers import FAULTS, Stranger
 
 HERE = Path(__file__).parent
 TRIED = ("mask_after_softmax", "causal_off_by_one", "combine_without_transpose", "halves_concatenated")
+
+
+def wrong(seen: float, wanted: float, ratio: float) -> Violation:
+    return Violation(deviation=Deviation("output", (0, 1), seen, wanted, ratio, "the bound"))
 
 
 @pytest.mark.parametrize("fault", TRIED)
@@ -48,7 +57,58 @@ def test_a_correct_stranger_fails_nothing():
     ],
 )
 def test_the_sentence_says_how_sure_it_is(found, expected):
-    assert sentence(found, 7) == expected
+    notable = Diagnosis(tuple(found), 7).notable
+    assert looks_like(Failure("", "", "", likenesses=notable, compared=7)) == expected
+
+
+def test_a_failure_that_was_not_compared_looks_like_nothing():
+    assert looks_like(Failure("", "", "")) == ""
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        (Violation("raised a", raised="NameError"), Violation("raised b", raised="NameError"), True),
+        (Violation("raised a", raised="NameError"), Violation("raised a", raised="ValueError"), False),
+        (Violation("raised a", raised="NameError"), Violation("raised a"), False),
+        (Violation("the same"), Violation("the same"), True),
+        (Violation("one"), Violation("other"), False),
+        (wrong(1.0, 2.0, 3.0), wrong(1.0001, 2.0, 90.0), True),
+        (wrong(1.0, 2.0, 3.0), wrong(1.1, 2.0, 3.0), False),
+        (wrong(float("nan"), 2.0, 3.0), wrong(1.0, 2.0, 3.0), False),
+    ],
+)
+def test_complaints_are_compared_as_data(one, other, same):
+    assert same_complaint(one, other) is same
+
+
+class Misspelt:
+    """Every call ends in a NameError, as in a plugin with a typing error."""
+
+    name = "misspelt"
+    dtypes = ("float64",)
+
+    def encoder(self, config):
+        return lambda **inputs: undefined_name  # noqa: F821
+
+
+def test_another_class_of_exception_is_no_likeness():
+    (property, *_) = load_properties()["M4.6"]
+    impl = JudgedImplementation(Misspelt())
+
+    found = diagnose(property, impl, failing_case(property, impl), seed=0)
+
+    assert found.found == ()
+
+
+def test_numbers_are_told_apart():
+    near = 0.1 + 2**-55
+    assert str(Deviation("x", (1,), 0.1, near, 9.0, "the bound")) == (
+        "x[1] is 0.10000000000000001, should be 0.10000000000000003 (9 times the bound)"
+    )
+    assert str(Deviation("x", (), 0.5, 0.25, 2.0, "the bound")) == (
+        "x is 0.5, should be 0.25 (2 times the bound)"
+    )
 
 
 def test_the_table_counts_and_lists_what_was_missed():

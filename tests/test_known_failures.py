@@ -74,7 +74,7 @@ def test_a_witness_that_cannot_be_read_is_an_error_of_the_plugin(witness, said):
 
 def test_other_criteria_are_judged_as_ever():
     record = judged(declaring(defects()["no_scale"].build(), "M1.2", WITNESS), "M1.10")
-    assert record.verdict == "fail"
+    assert record.verdict == "fail", record.reason
 
 
 @pytest.mark.parametrize("line", [SHORT, "size=-10000.0", "junk=nan way=length", "T=1 S=9", "junk=-inf"])

@@ -230,7 +230,7 @@ def test_plain_pytest_runs_the_tests_of_a_project_and_imports_nothing_of_ours(py
 
 def test_conformance_collects_nothing_else(pytester):
     pytester.makepyfile(good=masks(), test_mine="def test_mine(): assert False")
-    result = pytester.runpytest("--impl=good.py", f"--criterion={CAUSAL}", "--collect-only", "-q")
+    result = pytester.runpytest_subprocess("--impl=good.py", f"--criterion={CAUSAL}", "--collect-only", "-q")
     assert f"{CAUSAL}[good]" in result.stdout.str()
     assert "test_mine" not in result.stdout.str()
 

@@ -10,11 +10,17 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from attest.records.failure import Likeness, Replay, Reproduction
+from attest.records.record import Record
 from attest.report.document import first_sentence, report_document
+from attest.report.wording import replay_command
 from attest.report.writing import ReportsNotWritten, write_reports, write_text
 from report_samples import SPEC, failure, milestone_ids, plan_for, record, run, student
 
-SCHEMA = json.loads((files("attest.report") / "schema.json").read_text(encoding="utf-8"))
+SCHEMA, RECORDS, SELFTEST = (
+    json.loads((files("attest.report") / name).read_text(encoding="utf-8"))
+    for name in ("schema.json", "records.schema.json", "selftest.schema.json")
+)
 
 
 def valid(document: dict) -> dict:
@@ -28,8 +34,17 @@ def milestone(document: dict, id: str) -> dict:
     return next(m for m in document["milestones"] if m["id"] == id)
 
 
-def test_the_schema_is_a_schema():
-    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+@pytest.mark.parametrize("schema", [SCHEMA, RECORDS, SELFTEST], ids=["report", "records", "selftest"])
+def test_the_schema_is_a_schema(schema):
+    jsonschema.Draft202012Validator.check_schema(schema)
+
+
+def test_the_kept_selftest_fits_its_schema():
+    kept = json.loads((Path(__file__).parents[1] / "reports" / "kept" / "selftest.json").read_text())
+    jsonschema.Draft202012Validator(SELFTEST).validate(kept)
+    kept["defects"][0]["verdict"] = "dead"
+    with pytest.raises(jsonschema.ValidationError, match="'dead' is not one of"):
+        jsonschema.Draft202012Validator(SELFTEST).validate(kept)
 
 
 @pytest.mark.parametrize(
@@ -117,9 +132,54 @@ def test_replay_repeats_the_run_that_failed():
 
 
 def test_a_replay_the_runner_gave_is_kept():
-    given = record("M1.5", "fail").but(failure=failure("M1.5", replay="pytest --impl=x.py"))
+    replay = Replay("x.py", "M1.5", "p: case=a[B=1]", 3, "quick", "float32", "cuda:0")
+    given = record("M1.5", "fail").but(failure=failure("M1.5", replay=replay))
     document = report_document("mine", [given], SPEC)
-    assert milestone(document, "M1")["criteria"][0]["failure"]["replay"] == "pytest --impl=x.py"
+    assert milestone(document, "M1")["criteria"][0]["failure"]["replay"] == (
+        "pytest --impl=x.py --criterion M1.5 --attest-seed 3 --attest-profile quick --attest-dtype float32 "
+        "--attest-device cuda:0 --attest-case 'p: case=a[B=1]'"
+    )
+
+
+def test_a_replay_says_once_what_the_request_says_already():
+    replay = Replay("x.py,dtype=float32,device=cuda", "M1.5", dtype="float32", device="cuda")
+    assert replay_command(replay) == (
+        "pytest --impl=x.py,dtype=float32,device=cuda --criterion M1.5 --attest-seed 0"
+    )
+
+
+def test_a_failure_keeps_its_data_beside_the_prose():
+    near = (Likeness("a", 3, 3), Likeness("b", 9, 9, "exceptions"))
+    given = failure("M1.5", likenesses=near, compared=40, reproduction=Reproduction(reason="it trains"))
+    document = valid(report_document("mine", [record("M1.5", "fail", failure=given)], SPEC))
+    row = milestone(document, "M1")["criteria"][0]["failure"]
+    assert [likeness["confidence"] for likeness in row["likenesses"]] == ["low", "low"]
+    assert row["looks_like"] == (
+        "a (agrees on 3 of 3 cases, too few to be sure) "
+        "or b (agrees on 9 of 9 cases, by the class of an exception only)"
+    )
+    assert (row["compared"], row["no_reproduction"]) == (40, "it trains")
+
+
+def test_a_record_comes_back_as_it_went_and_fits_its_schema():
+    replay = Replay("x.py", "M1.5", "p: case=a[B=1]")
+    whole = failure("M1.5", replay=replay, reproduction=Reproduction(file="repro/M1_5.py"))
+    schema = jsonschema.Draft202012Validator(RECORDS)
+    for given in [*student(), record("M1.5", "fail", failure=whole)]:
+        line = given.to_json()
+        assert Record.from_json(line) == given
+        schema.validate(json.loads(line))
+
+
+def test_the_first_line_of_records_says_what_was_asked():
+    jsonschema.Draft202012Validator(RECORDS).validate({"settings": {"seed": 0}})
+
+
+def test_the_schema_of_records_refuses_prose():
+    line = json.loads(record("M1.5", "fail").to_json())
+    line["failure"]["looks_like"] = "causal_off_by_one"
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.Draft202012Validator(RECORDS).validate(line)
 
 
 def test_nothing_of_the_machine_is_kept():
@@ -146,7 +206,9 @@ def test_a_later_partial_run_leaves_no_page_of_the_earlier_one(tmp_path):
     home = tmp_path / "mine"
     (home / "repro").mkdir(parents=True)
     (home / "repro" / "M1_5.py").write_text("assert False")
-    write_reports({"mine": student()}, SPEC, tmp_path)
+    made = failure("M1.5", reproduction=Reproduction(file="repro/M1_5.py"))
+    failing = [r.but(failure=made) if r.criterion == "M1.5" else r for r in student()]
+    write_reports({"mine": failing}, SPEC, tmp_path)
     (home / "report.html").write_text('<html><meta name="generator" content="attest">old')
     assert (home / "M3.md").exists()
     write_reports({"mine": run({}, ids=milestone_ids("M1"))}, SPEC, tmp_path)
@@ -160,13 +222,21 @@ def test_a_later_partial_run_leaves_no_page_of_the_earlier_one(tmp_path):
     assert [m["id"] for m in valid(json.loads((home / "report.json").read_text()))["milestones"]] == ["M1"]
 
 
+def _script(id: str) -> str:
+    return f"repro/{id.replace('.', '_')}.py"
+
+
 def test_reproductions_of_what_still_fails_stay(tmp_path):
     repro = tmp_path / "mine" / "repro"
     repro.mkdir(parents=True)
     for name in ("M1_5.py", "M1_5.npz", "M1_9.py", "M1_9.npz"):
         (repro / name).write_text("assert False")
-    write_reports({"mine": run({"M1.5": "fail", "M1.9": "fail"})}, SPEC, tmp_path)
-    (document,) = write_reports({"mine": run({"M1.5": "fail"})}, SPEC, tmp_path)
+    made = {
+        id: record(id, "fail", failure=failure(id, reproduction=Reproduction(file=_script(id))))
+        for id in ("M1.5", "M1.9")
+    }
+    write_reports({"mine": list(made.values())}, SPEC, tmp_path)
+    (document,) = write_reports({"mine": [made["M1.5"], record("M1.9")]}, SPEC, tmp_path)
     assert sorted(p.name for p in repro.iterdir()) == ["M1_5.npz", "M1_5.py"]
     row = next(r for r in milestone(valid(document), "M1")["criteria"] if r["id"] == "M1.5")
     assert row["failure"]["reproduction"] == "repro/M1_5.py"

@@ -13,7 +13,20 @@ from attest.report.html import html_page, write_html
 from attest.report.kill_matrix import read_selftest
 from attest.report.pictures import bound_bar, pictures
 from attest.report.writing import write_reports
-from report_samples import CURVES, FLOW, HEATMAP, HOSTILE, LINK, SAMPLES, SPEC, failure, record, run, student
+from report_samples import (
+    CURVES,
+    FLOW,
+    HEATMAP,
+    HOSTILE,
+    LINK,
+    SAMPLES,
+    SPEC,
+    failure,
+    hostile,
+    record,
+    run,
+    student,
+)
 
 NO_SCALE = {"expected": ["M1.2"], "killed_by": ["M1.2", "M1.10"], "verdict": "killed"}
 MASK_IGNORED = {"expected": ["M1.4"], "killed_by": [], "verdict": "alive"}
@@ -120,7 +133,7 @@ def hostile_document():
         "heatmap": {"values": [[1.0]], "row_labels": [HOSTILE], "column_labels": [HOSTILE], "title": HOSTILE},
         "samples": [{"input": HOSTILE, "output": [HOSTILE], "wanted": HOSTILE}],
     }
-    shown = failure("M1.5", looks_like=HOSTILE, replay=HOSTILE)
+    shown = failure("M1.5", **hostile(HOSTILE))
     bad = bad.but(failure=shown, link=f'https://x.org/"onclick={HOSTILE}', data=data)
     document = report_document("mine", [bad, record("M1.2", "error", reason=HOSTILE)], SPEC)
     document["implementation"] = HOSTILE

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from attest.outcomes import Deviation
+from attest.records.failure import Likeness
 from attest.report.document import report_document
 from attest.report.failure_text import failure_lines
 from attest.report.markdown import escaped, index_page, linked, milestone_page
-from report_samples import HOSTILE, LINK, SPEC, failure, record, run, student
+from report_samples import HOSTILE, LINK, SPEC, failure, hostile, record, run, student
 
 
 def page(records, id="M1", label="mine"):
@@ -44,9 +46,9 @@ def test_a_failure_shows_what_a_reader_needs():
 
 
 def test_the_error_over_the_bound_is_said_once():
-    already = failure("M1.5", ratio=3.0)
-    said = record("M1.5", "fail", failure=already)
-    said = said.but(failure=type(already)("is 3, should be 1 (3 times the bound)", "case", "p", ratio=3.0))
+    deviation = Deviation("output", (0,), 3.0, 1.0, 3.0, "the bound")
+    said = failure("M1.5", ratio=3.0, limit="the bound").but(seen=str(deviation))
+    said = record("M1.5", "fail", failure=said)
     assert page([said]).count("times the bound") == 1
 
 
@@ -87,10 +89,8 @@ def test_the_index_names_every_milestone_and_the_selection():
 
 
 def test_the_index_names_the_faults_behind_the_failures():
-    other = failure(
-        "M2.1", looks_like="no_scale (agrees on 9 of 9 cases) or swap_q_k (agrees on 3 of 9 cases)"
-    )
-    third = failure("M3.1", looks_like="none of 87 known defects")
+    other = failure("M2.1", likenesses=(Likeness("no_scale", 9, 9), Likeness("swap_q_k", 3, 9)))
+    third = failure("M3.1", likenesses=(), compared=87)
     records = [*(record(id, "fail") for id in ("M1.5", "M1.6"))]
     records += [record("M2.1", "fail", failure=other), record("M3.1", "fail", failure=third)]
     text = index_page(report_document("mine", records, SPEC))
@@ -107,7 +107,7 @@ def test_the_index_of_a_partial_run_names_the_criteria():
 
 def test_hostile_text_stays_text():
     bad = record("M1.5", "fail", reason=HOSTILE, link="javascript:alert(1)")
-    bad = bad.but(failure=failure("M1.5", looks_like=HOSTILE, replay=f"x\n```\n{HOSTILE}"))
+    bad = bad.but(failure=failure("M1.5", **hostile(f"x\n```\n{HOSTILE}")))
     text = page([bad], label=HOSTILE)
     outside, _, rest = text.partition("````text" if "````text" in text else "```text")
     assert "<script>" not in outside
@@ -118,7 +118,7 @@ def test_hostile_text_stays_text():
 
 
 def test_a_fence_is_longer_than_any_run_of_backticks_inside():
-    bad = record("M1.5", "fail").but(failure=failure("M1.5", looks_like="a ````` b"))
+    bad = record("M1.5", "fail").but(failure=failure("M1.5").but(seen="a ````` b"))
     assert "\n``````text\n" in page([bad])
 
 

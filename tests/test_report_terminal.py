@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from attest.records.failure import Likeness, Replay
 from attest.report.terminal import summary_lines
 from attest.report.writing import write_reports
-from report_samples import HOSTILE, SPEC, failure, milestone_ids, plan_for, record, run, student
+from report_samples import HOSTILE, SPEC, failure, hostile, milestone_ids, plan_for, record, run, student
 
 
 def summary(records, *, missing=(), **fields):
@@ -19,7 +20,7 @@ def next_step(lines):
 
 
 def everything_broken():
-    long = failure("M1.1", looks_like="word " * 60, replay="pytest --impl=mine.py --criterion M1.1")
+    long = failure("M1.1", likenesses=(Likeness("word " * 60, 1, 9),), replay=Replay("mine.py", "M1.1"))
     records = [record(c.id, "fail", failure=long, reason="word " * 80) for c in SPEC.criteria[::2]]
     return records + [record(c.id, "error", reason="word " * 80) for c in SPEC.criteria[1::2]]
 
@@ -59,14 +60,14 @@ def test_the_first_to_fix_comes_with_evidence_and_a_command():
 
 
 def test_without_a_likely_cause_the_nearest_defects_are_shown():
-    near = failure("M1.5", looks_like="a_b (agrees on 3 of 9 cases) or none")
+    near = failure("M1.5", likenesses=(Likeness("a_b", 3, 9),))
     lines = summary([record("M1.5", "fail", failure=near)])
-    assert "                 looks like a_b (agrees on 3 of 9 cases) or none" in lines
+    assert "                 looks like a_b (agrees on 3 of 9 cases)" in lines
 
 
 def test_a_cause_found_on_few_cases_is_named_with_a_doubt():
-    near = failure("M1.5", looks_like="a_b (agrees on 1 of 1 case, too few to be sure)")
-    far = failure("M1.9", looks_like="a_b (agrees on 9 of 9 cases)")
+    near = failure("M1.5", likenesses=(Likeness("a_b", 1, 1),))
+    far = failure("M1.9", likenesses=(Likeness("a_b", 9, 9),))
     alone = summary([record("M1.5", "fail", failure=near)])
     assert any("likely: a_b (explains 1, on too few cases to be sure)" in line for line in alone)
     both = summary([record("M1.5", "fail", failure=near), record("M1.9", "fail", failure=far)])
@@ -163,7 +164,7 @@ def test_several_implementations_share_one_table():
 
 def test_nothing_hostile_reaches_the_terminal():
     bad = record("M1.5", "fail", reason=HOSTILE, implementation="mine")
-    bad = bad.but(failure=failure("M1.5", looks_like=HOSTILE + "\n  next  all is well"))
+    bad = bad.but(failure=failure("M1.5", **hostile(HOSTILE + "\n  next  all is well")))
     lines = summary([bad], ids=("M1.5",))
     assert not any("\x1b" in line or "\n" in line for line in lines)
     assert sum(line.startswith("  next") for line in lines) == 1

@@ -89,7 +89,7 @@ def guarded(label: str, call: Callable[[], Any]) -> Any:
     except MemoryError:
         raise
     except Exception as error:
-        raise Violation(f"{label} raised {error_sentence(error)}") from error
+        raise Violation(f"{label} raised {error_sentence(error)}", raised=type(error).__name__) from error
 
 
 def error_sentence(error: BaseException) -> str:

@@ -22,7 +22,8 @@ class Call:
     inputs: Mapping[str, Any]
     parameters: Arrays | None
     seed: int | None
-    outputs: Arrays | None  # None: it raised
+    outputs: Arrays | None  # None: it raised, or what it gave could not be read
+    raised: str = ""  # the class of the exception
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -90,7 +90,8 @@ class JudgedImplementation:
         except NotImplementedError as error:
             raise NotOffered(f"{operation}: {text_of(error)}") from None
         except Exception as error:
-            raise Violation(f"building {operation} raised {error_sentence(error)}") from error
+            sentence = f"building {operation} raised {error_sentence(error)}"
+            raise Violation(sentence, raised=type(error).__name__) from error
         if not callable(component) and OPERATIONS[operation].called:
             raise Violation(
                 f"building {operation} gave {kind_of(component)}; return a component that can be called"
@@ -125,12 +126,17 @@ class JudgedImplementation:
         """Note the call and what the body heard, for diagnosis."""
         heard: dict[str, Array] = {}
         outputs: dict[str, Array] | None = None
+        raised = ""
         try:
             yield heard
             outputs = heard
+        except Violation as violation:
+            raised = violation.raised
+            raise
         finally:
             if self.calls is not None:
-                self.calls.append(Call(operation, config, method, inputs, parameters, seed, outputs))
+                call = Call(operation, config, method, inputs, parameters, seed, outputs, raised)
+                self.calls.append(call)
 
     def _operation(self, operation: str) -> Callable[..., Any]:
         assert operation in OPERATIONS, operation

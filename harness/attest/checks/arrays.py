@@ -11,7 +11,7 @@ import numpy as np
 from attest.boundary import quiet
 from attest.contract import Array, Gradients
 from attest.judging.evidence import current
-from attest.outcomes import Expected, Violation
+from attest.outcomes import Deviation, Expected, Violation
 
 
 def expect(condition: bool | np.bool_, seen: str) -> None:
@@ -31,9 +31,8 @@ def expect_finite(seen: Array, what: str) -> None:
     bad = np.argwhere(~np.isfinite(seen))
     if len(bad):
         at = tuple(int(i) for i in bad[0])
-        raise Violation(
-            f"{_at(what, at)} is {seen[at]}, should be finite ({len(bad)} of {seen.size} are not)"
-        )
+        found = Deviation(what, at, float(seen[at]), None)
+        raise Violation(f"{found} ({len(bad)} of {seen.size} are not)", deviation=found)
 
 
 def expect_close(seen: Array, expected: Expected, what: str, *, factor: float = 1.0) -> None:
@@ -63,7 +62,7 @@ def expect_same_bits(seen: Array, wanted: Array, what: str) -> None:
     different = np.argwhere(~((seen == wanted) | (np.isnan(seen) & np.isnan(wanted))))
     if len(different):
         at = tuple(int(i) for i in different[0])
-        raise Violation(f"{_at(what, at)} moved from {_number(wanted[at])} to {_number(seen[at])}")
+        raise Violation(deviation=Deviation(what, at, float(seen[at]), float(wanted[at])))
 
 
 def expect_zero(seen: Array, what: str) -> None:
@@ -71,7 +70,8 @@ def expect_zero(seen: Array, what: str) -> None:
     nonzero = np.argwhere(seen != 0)
     if len(nonzero):
         at = tuple(int(i) for i in nonzero[0])
-        raise Violation(f"{_at(what, at)} is {_number(seen[at])}, should be exactly 0")
+        found = Deviation(what, at, float(seen[at]), 0.0)
+        raise Violation(f"{found.place} is {found.seen:.6g}, should be exactly 0", deviation=found)
 
 
 def expect_mask(seen: Array, wanted: Array, what: str) -> None:
@@ -81,7 +81,9 @@ def expect_mask(seen: Array, wanted: Array, what: str) -> None:
     wrong = np.argwhere(seen != wanted)
     if len(wrong):
         at = tuple(int(i) for i in wrong[0])
-        raise Violation(f"{_at(what, at)} is {bool(seen[at])}, should be {bool(wanted[at])}")
+        found = Deviation(what, at, float(seen[at]), float(wanted[at]))
+        sentence = f"{found.place} is {bool(seen[at])}, should be {bool(wanted[at])}"
+        raise Violation(sentence, deviation=found)
 
 
 def expect_refused(call: Callable[[], Any], what: str) -> Exception:
@@ -91,17 +93,20 @@ def expect_refused(call: Callable[[], Any], what: str) -> Exception:
             result = call()
     except Exception as error:
         return error
-    raise Violation(f"{what} was accepted and gave {_summary(result)}; should be refused with an exception")
+    sentence = f"{what} was accepted and gave {_summary(result)}; should be refused with an exception"
+    raise Violation(sentence, refusal=())
 
 
 def expect_refused_by_name(call: Callable[[], Any], what: str, *names: str) -> None:
     """Refused with a ValueError whose message holds every one of these words."""
     error = expect_refused(call, what)
     kind, message = type(error).__name__, str(error)
-    expect(isinstance(error, ValueError), f"{what} raised {kind}, should be a ValueError")
+    if not isinstance(error, ValueError):
+        raise Violation(f"{what} raised {kind}, should be a ValueError", refusal=names)
     for name in names:
-        found = re.search(rf"(?<![A-Za-z0-9_]){re.escape(name)}(?![A-Za-z0-9_])", message)
-        expect(found is not None, f"{what} raised {kind}({message!r}), which should name {name}")
+        if not re.search(rf"(?<![A-Za-z0-9_]){re.escape(name)}(?![A-Za-z0-9_])", message):
+            sentence = f"{what} raised {kind}({message!r}), which should name {name}"
+            raise Violation(sentence, refusal=names)
 
 
 def expect_gradients(
@@ -121,19 +126,8 @@ def _judge(error: Array, seen: Array, wanted: Array, what: str, limit: str) -> N
     ratio = float(error[worst])
     current().saw(ratio)
     if not ratio <= 1.0:
-        raise Violation(
-            f"{_at(what, worst)} is {_number(seen[worst])}, should be {_number(wanted[worst])} "
-            f"({ratio:.3g} times {limit})",
-            ratio=ratio,
-        )
-
-
-def _at(what: str, index: tuple[int, ...]) -> str:
-    return f"{what}[{', '.join(map(str, index))}]" if index else what
-
-
-def _number(value: Any) -> str:
-    return f"{float(value):.6g}"
+        numbers = float(seen[worst]), float(wanted[worst])
+        raise Violation(deviation=Deviation(what, worst, *numbers, ratio, limit))
 
 
 def _shape(shape: tuple[int, ...]) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 from attest.checks.arrays import expect, expect_finite, expect_shape
 from attest.contract import Array, Config
 from attest.judging.evidence import current
+from attest.outcomes import Deviation, Violation
 from attest.reference.decoding.search import Result
 from attest.reference.decoding.teacher import Reading, Tokens
 
@@ -93,7 +94,8 @@ def expect_score(seen: float, wanted: float, error: float, what: str) -> None:
     """Within the error."""
     ratio = abs(seen - wanted) / error
     current().saw(ratio)
-    expect(ratio <= 1.0, f"{what} is {seen:.8g}, should be {wanted:.8g} ({ratio:.3g} times the bound)")
+    if not ratio <= 1.0:
+        raise Violation(deviation=Deviation(what, (), seen, wanted, ratio, "the bound"))
 
 
 def penalty(length: int, alpha: float) -> float:

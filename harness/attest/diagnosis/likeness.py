@@ -1,93 +1,119 @@
 """Which known defect a failing implementation behaves like.
 
-The property is run again on the failing case and on others it draws; the calls it makes are put to every
-known defect, and the answers compared. Only cases where it differs from the reference count.
+The property is run again on the failing case and on others it draws; the calls it makes are put to the
+known defects, and the answers compared. Only cases where it differs from the reference count.
 """
 
 from __future__ import annotations
 
 import math
-import re
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
-import numpy as np
-
-from attest.boundary import Call, JudgedComponent, JudgedImplementation, Run
-from attest.boundary.training import run_again
-from attest.contract import Array, Arrays, Config
-from attest.contract.parameters import shapes
+from attest.boundary import Call, JudgedImplementation, Run
+from attest.contract import OPERATIONS
+from attest.diagnosis.answers import answer, comparable, cost, same_answer
 from attest.judging.catalogue import Defect, defects
 from attest.judging.evidence import collecting
 from attest.judging.property import EXAMPLES, Property, run_property
 from attest.order import milestone_order
 from attest.outcomes import NotOffered, NotRun, Violation
+from attest.records.failure import Basis, Likeness
 from attest.reference.implementation import ReferenceImplementation
+from attest.spec import load_spec
 
 NEIGHBOURS = 40
 STEPS = 4  # of a trainer
 FIRST = 8  # a defect that answers none of these the same is not tried on the rest
+CLEAR = 8  # agreeing on this many cases and on all of them, a defect ends the search
 SURE = 0.9
 POSSIBLE = 0.3
-FEW = 4  # telling cases: with fewer an agreement may be chance, and the sentence says so
-NUMBER = r"-?\d+\.?\d*(?:e[-+]?\d+)?"
+SHOWN = 2
+# A limit in calls, not in seconds: the same failure gets the same name on a busy machine. 6,000 calls let
+# every defect of six milestones answer FIRST cases of one or two calls.
+MOST_CALLS = 6000
 
 
 @dataclass(frozen=True)
-class Likeness:
-    """A defect and on how many telling cases it answers the same."""
+class Diagnosis:
+    """The nearest defects, best first, and how many were really compared."""
 
-    defect: str
-    agrees: int
-    cases: int
-
-    def __str__(self) -> str:
-        cases = "1 case" if self.cases == 1 else f"{self.cases} cases"
-        doubt = ", too few to be sure" if self.cases < FEW else ""
-        return f"{self.defect} (agrees on {self.agrees} of {cases}{doubt})"
+    found: tuple[Likeness, ...] = ()
+    compared: int = 0
 
     @property
-    def share(self) -> float:
-        """Of the telling cases."""
-        return self.agrees / self.cases
+    def notable(self) -> tuple[Likeness, ...]:
+        """The few that a report names: the best where it is sure, else those that are possible."""
+        sure = [likeness for likeness in self.found if likeness.share >= SURE]
+        if sure:
+            best = [likeness for likeness in sure if likeness.share == sure[0].share]
+            return tuple(best[:SHOWN])
+        return tuple(likeness for likeness in self.found if likeness.share >= POSSIBLE)[:SHOWN]
+
+
+@dataclass(frozen=True)
+class Trace:
+    """The calls of one case that differs from the reference; `by_value` where an answer does, not only an
+    exception."""
+
+    calls: Sequence[Call]
+    by_value: bool
+
+
+class Budget:
+    """Calls that may still be made."""
+
+    def __init__(self, calls: int) -> None:
+        self.left = calls
+
+    def spend(self, traces: Sequence[Trace]) -> bool:
+        """Whether there is enough left to put these traces to one more defect."""
+        self.left -= sum(cost(call) for trace in traces for call in trace.calls)
+        return self.left >= 0
 
 
 def diagnose(
-    property: Property, impl: JudgedImplementation, case: str, *, seed: int, seconds: float = 20.0
-) -> tuple[list[Likeness], int]:
-    """The nearest defects, best first, and how many were compared. Stops after `seconds`."""
-    deadline = time.monotonic() + seconds
+    property: Property, impl: JudgedImplementation, case: str, *, seed: int, calls: int = MOST_CALLS
+) -> Diagnosis:
+    """The defects that answer as this implementation does. Nothing where each comparison is a training."""
+    if property.trains:
+        return Diagnosis()
     candidates = _candidates(property.criterion)
-    traces = _traces(property, impl, case, seed)
+    heard = _traces(property, impl, case, seed)
     with collecting():
-        telling = [t for t in traces if not _agrees(_reference(), t)]
+        telling = [trace for trace in map(_telling, heard) if trace is not None]
         if telling:
-            found = list(_by_answers(candidates, telling, deadline))
-        else:
-            found = list(_by_sentence(candidates, property, impl, case, deadline))
-    return sorted(found, key=lambda likeness: (-likeness.share, likeness.defect)), len(candidates)
+            return _by_answers(candidates, telling, Budget(calls))
+        return _by_complaint(candidates, property, impl, case)
 
 
-def sentence(found: Sequence[Likeness], compared: int) -> str:
-    """One line for the report."""
-    sure = [likeness for likeness in found if likeness.share >= SURE]
-    if sure:
-        best = [likeness for likeness in sure if likeness.share == sure[0].share]
-        return " or ".join(str(likeness) for likeness in best[:2])
-    possible = [str(likeness) for likeness in found if likeness.share >= POSSIBLE][:2]
-    return " or ".join(possible) if possible else f"none of {compared} known defects"
+Rank = tuple[bool, bool, bool]
 
 
-def _candidates(criterion: str) -> list[Defect]:
-    """Defects that name the criterion first, then those of its milestone and of earlier ones."""
+def _candidates(criterion: str) -> list[tuple[Rank, Defect]]:
+    """Defects that name the criterion first, then those of its operations, its milestone, earlier ones."""
     milestone = criterion.partition(".")[0]
-    every = list(defects().values())
-    return sorted(
-        (d for d in every if milestone_order(d.milestone) <= milestone_order(milestone)),
-        key=lambda d: (criterion not in d.killers, d.milestone != milestone),
-    )
+    own = operations_of(criterion)
+    ranked = [
+        (_rank(defect, criterion, own), defect)
+        for defect in defects().values()
+        if milestone_order(defect.milestone) <= milestone_order(milestone)
+    ]
+    return sorted(ranked, key=lambda pair: pair[0])
+
+
+def _rank(defect: Defect, criterion: str, own: frozenset[str]) -> Rank:
+    shared = any(operations_of(killer) & own for killer in defect.killers)
+    return criterion not in defect.killers, not shared, defect.milestone != criterion.partition(".")[0]
+
+
+@cache
+def operations_of(criterion: str) -> frozenset[str]:
+    """The operations a criterion needs; none for a criterion of a plugin's own milestone."""
+    found = load_spec().by_id.get(criterion)
+    return frozenset(need for need in found.needs if need in OPERATIONS) if found else frozenset()
 
 
 def _reference() -> JudgedImplementation:
@@ -160,115 +186,94 @@ def _quietly(run: Any) -> None:
         return
 
 
+def _telling(calls: Sequence[Call]) -> Trace | None:
+    """The trace where it differs from the reference, else None."""
+    reference = _reference()
+    compared = [call for call in calls if comparable(call)]
+    wrong = [call for call in compared if not same_answer(answer(reference, call), call)]
+    return Trace(compared, any(call.outputs is not None for call in wrong)) if wrong else None
+
+
 def _by_answers(
-    candidates: Sequence[Defect], telling: Sequence[Sequence[Call]], deadline: float
-) -> Iterator[Likeness]:
-    for defect in candidates:
-        if time.monotonic() > deadline:
-            return
-        defective = JudgedImplementation(defect.build())
-        agrees = sum(_agrees(defective, trace) for trace in telling[:FIRST])
-        if not agrees:
+    candidates: Sequence[tuple[Rank, Defect]], telling: Sequence[Trace], budget: Budget
+) -> Diagnosis:
+    """Stops after all defects of the rank in which one agrees clearly, or when the budget is spent."""
+    found: list[tuple[float, Rank, Likeness]] = []
+    clear: Rank | None = None
+    compared = 0
+    for rank, defect in candidates:
+        if (clear is not None and rank > clear) or not budget.spend(telling[:FIRST]):
+            break
+        compared += 1
+        likeness = _likeness(defect, telling, budget)
+        if likeness is None:
             continue
-        agrees += sum(_agrees(defective, trace) for trace in telling[FIRST:])
-        yield Likeness(defect.name, agrees, len(telling))
+        found.append((-likeness.share, rank, likeness))
+        if clear is None and likeness.agrees == likeness.cases >= CLEAR and likeness.confidence == "high":
+            clear = rank
+    found.sort(key=lambda entry: (entry[0], entry[2].confidence != "high", entry[1], entry[2].defect))
+    return Diagnosis(tuple(likeness for _, _, likeness in found), compared)
 
 
-def _by_sentence(
-    candidates: Sequence[Defect], property: Property, impl: JudgedImplementation, case: str, deadline: float
-) -> Iterator[Likeness]:
-    """Where nothing can be compared by value: the defect that fails the same case in the same words."""
+def _likeness(defect: Defect, telling: Sequence[Trace], budget: Budget) -> Likeness | None:
+    """None where it answers none of the first cases the same."""
+    defective = JudgedImplementation(defect.build())
+    agreeing = [trace for trace in telling[:FIRST] if _agrees(defective, trace)]
+    if not agreeing:
+        return None
+    budget.spend(telling[FIRST:])
+    agreeing += [trace for trace in telling[FIRST:] if _agrees(defective, trace)]
+    basis: Basis = "answers" if any(trace.by_value for trace in agreeing) else "exceptions"
+    return Likeness(defect.name, len(agreeing), len(telling), basis)
+
+
+def _by_complaint(
+    candidates: Sequence[tuple[Rank, Defect]], property: Property, impl: JudgedImplementation, case: str
+) -> Diagnosis:
+    """Where nothing can be compared by value: the defects that fail the same case in the same way."""
     mine = _complaint(property, impl, case)
-    for defect in candidates:
-        if time.monotonic() > deadline or property.criterion not in defect.killers:
-            return
-        if mine and same_words(_complaint(property, JudgedImplementation(defect.build()), case), mine):
-            yield Likeness(defect.name, 1, 1)
+    named = [defect for _, defect in candidates if property.criterion in defect.killers]
+    if mine is None:
+        return Diagnosis()
+    found = []
+    for defect in named:
+        theirs = _complaint(property, JudgedImplementation(defect.build()), case)
+        if theirs is not None and same_complaint(theirs, mine):
+            found.append(Likeness(defect.name, 1, 1, "complaint"))
+    return Diagnosis(tuple(sorted(found, key=lambda likeness: likeness.defect)), len(named))
 
 
-def _complaint(property: Property, impl: JudgedImplementation, case: str) -> str:
+def _complaint(property: Property, impl: JudgedImplementation, case: str) -> Violation | None:
     with collecting():
         try:
             witness = case if property.strategies else None
             run_property(property, impl, profile="quick", seed=0, witness=witness)
         except Violation as violation:
-            return violation.seen
+            return violation
         except (NotOffered, NotRun):
-            return ""
-    return ""
+            return None
+    return None
 
 
-def same_words(one: str, other: str) -> bool:
-    """The same sentence, its numbers equal to three digits; how far beyond the bound does not count."""
-    one, other = (re.sub(r"\([^()]* times [^()]*\)", "", text) for text in (one, other))
-    if re.sub(NUMBER, "#", one) != re.sub(NUMBER, "#", other):
-        return False
-    pairs = zip(re.findall(NUMBER, one), re.findall(NUMBER, other))
-    return all(math.isclose(float(a), float(b), rel_tol=1e-3, abs_tol=1e-9) for a, b in pairs)
+def same_complaint(one: Violation, other: Violation) -> bool:
+    """The same number is as wrong, the same class of exception was raised, or the same was said."""
+    if one.raised or other.raised:
+        return one.raised == other.raised
+    a, b = one.deviation, other.deviation
+    if a is None or b is None:
+        return one.seen == other.seen
+    places = (a.what, a.index) == (b.what, b.index)
+    return places and _near(a.seen, b.seen) and _near(a.wanted, b.wanted)
 
 
-def _agrees(impl: JudgedImplementation, trace: Sequence[Call]) -> bool:
-    return all(_same(answer(impl, call), call.outputs) for call in trace if comparable(call))
+def _near(one: float | None, other: float | None) -> bool:
+    """Equal to three digits; two numbers that are not finite count as equal."""
+    if one is None or other is None:
+        return one is other
+    if not (math.isfinite(one) and math.isfinite(other)):
+        return math.isfinite(one) == math.isfinite(other)
+    return math.isclose(one, other, rel_tol=1e-3, abs_tol=1e-9)
 
 
-def comparable(call: Call) -> bool:
-    """Whether two correct implementations give the same answer: same parameters, nothing random."""
-    if call.seed is not None:
-        return False  # dropout draws differ between correct implementations
-    learned = bool(shapes(call.operation, call.config)) if call.config else False
-    return call.parameters is not None or not learned
-
-
-def answer(impl: JudgedImplementation, call: Call) -> Arrays | None:
-    """What an implementation says to a call; None where it refuses."""
-    try:
-        if call.config is None:
-            return {"output": impl.call(call.operation, *call.inputs.values())}
-        if isinstance(call, Run):
-            return run_again(impl, call)
-        component = impl.build(call.operation, _exact(call.config, impl))
-        if call.parameters is not None:
-            component.load(call.parameters)
-        return _ask(component, call)
-    except (Violation, NotOffered, NotRun):
-        return None
-
-
-def _exact(config: Config, impl: JudgedImplementation) -> Config:
-    return config if config.dtype in impl.dtypes else config.but(dtype="float32")
-
-
-def _ask(component: JudgedComponent, call: Call) -> Arrays:
-    if call.method != "gradients":
-        return component.method(call.method, **call.inputs)
-    inputs = {name: value for name, value in call.inputs.items() if name != "cotangents"}
-    found = component.gradients(inputs, call.inputs["cotangents"])
-    return {**found.inputs, **found.parameters}
-
-
-def _same(theirs: Arrays | None, mine: Arrays | None) -> bool:
-    if theirs is None or mine is None:
-        return theirs is None and mine is None
-    names = theirs.keys() & mine.keys()
-    return bool(names) and all(close(theirs[n], mine[n]) for n in names)
-
-
-def close(a: Array, b: Array) -> bool:
-    """Far wider than any rounding, far narrower than any defect."""
-    if a.shape != b.shape:
-        return False
-    if a.dtype.kind != "f" or not a.size:
-        return bool(np.array_equal(a, b))
-    if not np.array_equal(np.isfinite(a), np.isfinite(b)):
-        return False
-    slack = 1e-6 if a.dtype == b.dtype == np.float64 else 1e-3
-    scale = float(np.max(np.abs(b), where=np.isfinite(b), initial=0.0))
-    return bool(np.allclose(a, b, rtol=slack, atol=slack * (0.1 * scale + 1e-6), equal_nan=True))
-
-
-def looks_like(property: Property, impl: JudgedImplementation, case: str, seed: int) -> str:
-    """The sentence for one failure; empty where every comparison would be a training."""
-    if property.trains:
-        return ""
-    found, compared = diagnose(property, impl, case, seed=seed)
-    return sentence(found, compared)
+def _agrees(impl: JudgedImplementation, trace: Trace) -> bool:
+    return all(same_answer(answer(impl, call), call) for call in trace.calls)

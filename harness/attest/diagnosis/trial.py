@@ -19,12 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from attest.boundary import JudgedImplementation
-from attest.diagnosis.likeness import Likeness, diagnose
+from attest.diagnosis.likeness import diagnose
 from attest.judging.catalogue import Defect, defects
 from attest.judging.evidence import collecting
 from attest.judging.property import Property, load_properties, run_property
 from attest.order import milestone_order
 from attest.outcomes import NotOffered, NotRun, Violation
+from attest.records.failure import Likeness
 
 
 @dataclass(frozen=True)
@@ -71,22 +72,22 @@ def name_stranger(stranger: Stranger) -> Naming | None:
     """Let the criterion fail and ask which defect it looks like; None where nothing failed."""
     for property in load_properties()[stranger.criterion]:
         impl = JudgedImplementation(stranger.implementation)
-        case = _failing_case(replace(property, shrinks=False), impl)
+        case = failing_case(replace(property, shrinks=False), impl)
         if case is None:
             continue
-        found, _ = diagnose(property, impl, case, seed=0, seconds=60.0)
-        best = _best(found)
+        best = _best(diagnose(property, impl, case, seed=0).found)
         return Naming(
             stranger.truth, stranger.criterion, tuple(b.defect for b in best), best[0].share if best else 0.0
         )
     return None
 
 
-def _best(found: list[Likeness]) -> list[Likeness]:
+def _best(found: tuple[Likeness, ...]) -> list[Likeness]:
     return [likeness for likeness in found if likeness.share == found[0].share]
 
 
-def _failing_case(property: Property, impl: JudgedImplementation) -> str | None:
+def failing_case(property: Property, impl: JudgedImplementation) -> str | None:
+    """The case on which the property fails, None where it does not."""
     with collecting():
         try:
             run_property(property, impl, profile="quick", seed=0)
@@ -124,7 +125,7 @@ def table(namings: Iterable[Naming]) -> Iterator[str]:
 PAGE = """# How well the diagnosis does
 
 When a criterion fails, the implementation's answers on the failing case and about forty others are compared
-with those of every known defect. The table is made by `{command}`: known defects, and
+with those of known defects, the likeliest first. The table is made by `{command}`: known defects, and
 torch re-implementations written apart from them, are presented under another name to the criterion that names
 them first. One counts as named when its own defect is among the best matches.
 

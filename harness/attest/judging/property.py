@@ -222,7 +222,16 @@ def _reporting_flakes(run: Callable[[], None]) -> None:
     except Violation:
         raise
     except Flaky as error:
-        raise Violation(f"the same case gave two outcomes ({_first_line(error)})") from error
+        raise Violation(_two_outcomes(error)) from error
+
+
+def _two_outcomes(error: BaseException) -> str:
+    """Hypothesis ran the same case twice; one of the outcomes is in the group that it raises."""
+    failed = [e.seen for e in getattr(error, "exceptions", ()) if isinstance(e, Violation)]
+    what = "the implementation is not deterministic: the same case "
+    if failed:
+        return f"{what}failed at first ({failed[0]}) and passed when it was run again"
+    return f"{what}took another course when it was run again"
 
 
 def _example(property: Property, impl: JudgedImplementation, drawn: Mapping[str, Any]) -> None:
@@ -237,6 +246,17 @@ def print_drawn(drawn: Mapping[str, Any]) -> str:
     return " ".join(f"{name}={value}" for name, value in drawn.items())
 
 
+def print_case(property: str, drawn: str) -> str:
+    """A drawn line with the property that it is for, since several properties of a criterion draw alike."""
+    return f"{property}: {drawn}"
+
+
+def parse_case(line: str) -> tuple[str, str]:
+    """The property and the drawn line of a case; no property where only the line is given."""
+    property, colon, drawn = line.partition(": ")
+    return (property, drawn) if colon and re.fullmatch(r"\w+", property) else ("", line)
+
+
 def parse_drawn(line: str) -> dict[str, Any]:
     """Read a line of `print_drawn`; ValueError where it cannot be."""
     from attest.judging.cases import parse_value
@@ -245,7 +265,3 @@ def parse_drawn(line: str) -> dict[str, Any]:
     if not parts:
         raise ValueError(f"case={line!r} has no name=value; paste the whole line of the report")
     return {name: parse_value(text) for name, text in parts}
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().splitlines()[0][:200]

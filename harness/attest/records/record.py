@@ -8,22 +8,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from attest.records.failure import Failure
+
 PASS, FAIL, ERROR, THIN = "pass", "fail", "error", "thin"
 KNOWN, NOT_OFFERED, NOT_RUN = "known failure", "not offered", "not run"
 VERDICTS = (PASS, FAIL, ERROR, THIN, KNOWN, NOT_OFFERED, NOT_RUN)
-
-
-@dataclass(frozen=True)
-class Failure:
-    """What a reader needs to see of a failure."""
-
-    seen: str
-    case: str
-    property: str
-    ratio: float | None = None
-    required: str = ""
-    looks_like: str = ""
-    replay: str = ""
 
 
 @dataclass(frozen=True)
@@ -70,7 +59,7 @@ class Record:
         data = json.loads(text)
         failure = data.pop("failure")
         data["blocked_by"] = tuple(data["blocked_by"])
-        return cls(failure=Failure(**failure) if failure else None, **data)
+        return cls(failure=Failure.from_data(failure) if failure else None, **data)
 
 
 def finite(ratio: float | None) -> float | None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from attest.records.record import NOT_OFFERED
 from attest.records.verdicts import CONFORMS, CONFORMS_WITH_KNOWN, DOES_NOT_CONFORM, INCOMPLETE
+from attest.report.rows import MilestoneRow
 
 COLOURS = {
     CONFORMS: "brightgreen",
@@ -17,7 +17,7 @@ COLOURS = {
 }
 
 
-def badge(milestone: Mapping[str, Any]) -> dict[str, Any]:
+def badge(milestone: MilestoneRow) -> dict[str, Any]:
     """Label, message and colour of one milestone of a report."""
     return {
         "schemaVersion": 1,

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from attest.records.record import ERROR, FAIL
-
-_LIKENESS = re.compile(r"(\w+) \(agrees on (\d+) of (\d+) cases?(, too few to be sure)?\)")
+from attest.report.rows import CriterionRow, LikenessRow
 
 
 @dataclass(frozen=True)
@@ -18,29 +15,36 @@ class Cause:
 
     defect: str
     criteria: tuple[str, ...]
-    few: bool = False  # too few cases could be compared, whichever criterion is looked at
+    sure: bool = True  # the agreement of at least one criterion cannot be chance
 
     @property
     def doubt(self) -> str:
         """What is said after the count of criteria it explains."""
-        return ", on too few cases to be sure" if self.few else ""
+        return "" if self.sure else ", on too few cases to be sure"
 
 
-def likely_causes(rows: Iterable[Mapping[str, Any]]) -> list[Cause]:
+def likely_causes(rows: Iterable[CriterionRow]) -> list[Cause]:
     """The defects that agree on every case of a failure, those that explain most first."""
     found: dict[str, list[str]] = {}
     sure: set[str] = set()
     for row in rows:
-        if row["verdict"] in (FAIL, ERROR) and row["failure"]:
-            for defect, agrees, cases, few in _LIKENESS.findall(row["failure"]["looks_like"]):
-                if agrees == cases:
-                    found.setdefault(defect, []).append(row["id"])
-                    sure |= set() if few else {defect}
-    causes = [Cause(defect, tuple(ids), defect not in sure) for defect, ids in found.items()]
+        for likeness in _exact(row):
+            found.setdefault(likeness["defect"], []).append(row["id"])
+            if likeness["confidence"] == "high":
+                sure.add(likeness["defect"])
+    causes = [Cause(defect, tuple(ids), defect in sure) for defect, ids in found.items()]
     return sorted(causes, key=lambda cause: -len(cause.criteria))
 
 
-def unexplained(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+def _exact(row: CriterionRow) -> list[LikenessRow]:
+    """The defects that agree on all cases; none in a report from before the data was kept."""
+    failure = row["failure"]
+    if row["verdict"] not in (FAIL, ERROR) or failure is None:
+        return []
+    return [likeness for likeness in failure.get("likenesses", []) if likeness["agrees"] == likeness["cases"]]
+
+
+def unexplained(rows: Iterable[CriterionRow]) -> list[str]:
     """Failing criteria that behave exactly like no known defect."""
     rows = list(rows)
     explained = {id for cause in likely_causes(rows) for id in cause.criteria}

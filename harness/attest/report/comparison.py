@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from attest.records.record import ERROR, FAIL, KNOWN, NOT_OFFERED, NOT_RUN, PASS, THIN
-from attest.report.document import Document
 from attest.report.failure_text import one_line
 from attest.report.reading import read_report, rows_of
+from attest.report.rows import CriterionRow, Document
 
 RANK = {PASS: 3, KNOWN: 2, THIN: 1, NOT_RUN: 1, NOT_OFFERED: 1, FAIL: 0, ERROR: 0}
 NOT_JUDGED = frozenset({NOT_RUN, NOT_OFFERED})
@@ -99,7 +98,7 @@ def compare(before: Document, after: Document) -> Comparison:
     return Comparison(_names(before, after), **found, notes=tuple(_notes(before, after)), same=same)
 
 
-def _classify(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> tuple[str, str]:
+def _classify(old: CriterionRow | None, new: CriterionRow | None) -> tuple[str, str]:
     if old is None:
         return "new", ""
     if new is None:
@@ -128,8 +127,9 @@ def _closer(old: float | None, new: float | None) -> bool:
     return old is not None and new is not None and new > 2 * old and new > NOTABLE_RATIO
 
 
-def _change(old: Mapping[str, Any] | None, new: Mapping[str, Any] | None, note: str) -> Change:
-    row = new or old or {}
+def _change(old: CriterionRow | None, new: CriterionRow | None, note: str) -> Change:
+    row = new or old
+    assert row is not None
     before, after = (r["verdict"] if r else "" for r in (old, new))
     return Change(row["id"], row.get("title", ""), row["level"], before, after, note)
 

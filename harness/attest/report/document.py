@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from attest.order import criterion_order
+from attest.records.failure import Failure, Replay
 from attest.records.plan import Plan, Target
 from attest.records.record import ERROR, FAIL, KNOWN, NOT_OFFERED, PASS, Record
 from attest.records.verdicts import CONFORMS, CONFORMS_WITH_KNOWN, INCOMPLETE, milestone_verdict
 from attest.report.environment import environment
+from attest.report.rows import (
+    AcceptanceRow,
+    CriterionRow,
+    Document,
+    FailureRow,
+    LikenessRow,
+    MilestoneRow,
+    SelectionRow,
+)
+from attest.report.wording import looks_like, replay_command
 from attest.spec import Criterion, MilestoneSpec, Spec
 
 FORMAT = 1
 MET, MET_WITH_KNOWN, NOT_MET = "met", "met with known failures", "not met"
-Document = dict[str, Any]
 _TEXT = ("title", "statement", "why", "hint")
 _LISTS = ("acceptance", "sources", "stands_on")
 _ELSEWHERE = ("implementation", "criterion", "milestone", "spec_version", "policy")
@@ -30,25 +39,26 @@ def report_document(label: str, records: Sequence[Record], spec: Spec, plan: Pla
     The document describes exactly the run: with a plan, what was selected and left no record is `missing`.
     """
     target = next((t for t in plan.targets if t.label == label), None) if plan else None
-    rows = [_criterion(spec.by_id[r.criterion], r, target) for r in records]
+    rows = [criterion_row(spec.by_id[r.criterion], r, target) for r in records]
     selected = list(plan.chosen(label)) if plan else [r.criterion for r in records]
     milestones = [_milestone(m, rows, selected) for m in spec.milestones]
-    shard = {"shard": dict(zip(("number", "of"), plan.shard))} if plan and plan.shard else {}
-    return {
+    document: Document = {
         "format": FORMAT,
         "implementation": label,
         "spec_version": spec.version,
-        "profile": plan.profile if plan else _only(rows, "profile"),
-        "seed": plan.seed if plan else _only(rows, "seed"),
+        "profile": plan.profile if plan else _only([r["profile"] for r in rows]),
+        "seed": plan.seed if plan else _only([r["seed"] for r in rows]),
         "policy": max((r.policy for r in records), default=""),
-        **shard,
         "environment": environment(),
         "selection": selection(spec, selected, records),
         "milestones": [m for m in milestones if m["criteria"]],
     }
+    if plan and plan.shard:
+        document["shard"] = {"number": plan.shard[0], "of": plan.shard[1]}
+    return document
 
 
-def selection(spec: Spec, selected: Sequence[str], records: Sequence[Record]) -> Document:
+def selection(spec: Spec, selected: Sequence[str], records: Sequence[Record]) -> SelectionRow:
     """Which criteria the run was asked for, and which of them left no record."""
     recorded = {r.criterion for r in records}
     return {
@@ -59,7 +69,9 @@ def selection(spec: Spec, selected: Sequence[str], records: Sequence[Record]) ->
     }
 
 
-def _milestone(milestone: MilestoneSpec, rows: Sequence[Document], selected: Sequence[str]) -> Document:
+def _milestone(
+    milestone: MilestoneSpec, rows: Sequence[CriterionRow], selected: Sequence[str]
+) -> MilestoneRow:
     mine = [r for r in rows if r["id"].partition(".")[0] == milestone.id]
     absent = [c.id for c in milestone.criteria if c.id not in {r["id"] for r in mine}]
     answers = {
@@ -73,25 +85,23 @@ def _milestone(milestone: MilestoneSpec, rows: Sequence[Document], selected: Seq
         "verdict": verdict_of_rows(mine, absent),
         "not_selected": [id for id in absent if id not in selected],
         "acceptance": [
-            {
-                "id": key,
-                "text": text,
-                "criteria": answers[key],
-                "verdict": acceptance_verdict(answers[key], mine),
-            }
-            for key, text in milestone.acceptance.items()
+            _acceptance(key, text, answers[key], mine) for key, text in milestone.acceptance.items()
         ],
         "criteria": mine,
     }
 
 
-def verdict_of_rows(rows: Sequence[Mapping[str, Any]], absent: Sequence[str]) -> str:
+def _acceptance(id: str, text: str, criteria: list[str], rows: Sequence[CriterionRow]) -> AcceptanceRow:
+    return {"id": id, "text": text, "criteria": criteria, "verdict": acceptance_verdict(criteria, rows)}
+
+
+def verdict_of_rows(rows: Sequence[CriterionRow], absent: Sequence[str]) -> str:
     """The verdict of a milestone; what was not judged keeps it from conforming."""
     verdict = milestone_verdict([Record("", r["id"], "", r["level"], verdict=r["verdict"]) for r in rows])
     return INCOMPLETE if absent and verdict in (CONFORMS, CONFORMS_WITH_KNOWN) else verdict
 
 
-def acceptance_verdict(answers: Iterable[str], rows: Sequence[Mapping[str, Any]]) -> str:
+def acceptance_verdict(answers: Iterable[str], rows: Sequence[CriterionRow]) -> str:
     """Whether the musts that answer an acceptance criterion all ran and passed."""
     by_id = {r["id"]: r["verdict"] for r in rows}
     verdicts = {by_id.get(id) for id in answers}
@@ -104,32 +114,60 @@ def acceptance_verdict(answers: Iterable[str], rows: Sequence[Mapping[str, Any]]
     return MET_WITH_KNOWN if KNOWN in verdicts else MET
 
 
-def _criterion(criterion: Criterion, record: Record, target: Target | None) -> Document:
-    kept = {name: value for name, value in asdict(record).items() if name not in _ELSEWHERE}
+def criterion_row(criterion: Criterion, record: Record, target: Target | None) -> CriterionRow:
+    """What the report says of one criterion."""
+    kept: dict[str, Any] = {n: value for n, value in asdict(record).items() if n not in _ELSEWHERE}
     kept["blocked_by"] = sorted(record.blocked_by, key=criterion_order)
     kept["reason"] = without_paths(record.reason)
-    if record.failure is not None:
-        replay = record.failure.replay or replay_command(record, target)
-        texts = {name: without_paths(kept["failure"][name]) for name in ("seen", "case", "looks_like")}
-        required = record.failure.required or first_sentence(criterion.statement)
-        kept["failure"] |= texts | {"required": required, "replay": replay}
+    kept["failure"] = failure_row(criterion, record, target) if record.failure else None
     text = {name: getattr(criterion, name) for name in _TEXT}
     lists = {name: list(getattr(criterion, name)) for name in _LISTS}
-    return {"id": criterion.id, **text, **lists, **kept}
+    row: Any = {"id": criterion.id, **text, **lists, **kept}
+    found: CriterionRow = row
+    return found
 
 
-def replay_command(record: Record, target: Target | None) -> str:
-    """A command that judges this criterion again, to be pasted into a shell."""
+def failure_row(criterion: Criterion, record: Record, target: Target | None) -> FailureRow:
+    """The data of a failure, and the prose that is made from it."""
+    failure = record.failure
+    assert failure is not None
+    row: FailureRow = {
+        "required": failure.required or first_sentence(criterion.statement),
+        "seen": without_paths(failure.seen),
+        "case": without_paths(failure.case),
+        "property": failure.property,
+        "ratio": failure.ratio,
+        "looks_like": looks_like(failure),
+        "replay": replay_command(failure.replay or _replay(record, target)),
+        "limit": failure.limit,
+        "likenesses": _likenesses(failure),
+        "compared": failure.compared,
+    }
+    if failure.reproduction.file:
+        row["reproduction"] = failure.reproduction.file
+    elif failure.reproduction.reason:
+        row["no_reproduction"] = failure.reproduction.reason
+    return row
+
+
+def _likenesses(failure: Failure) -> list[LikenessRow]:
+    return [
+        {
+            "defect": likeness.defect,
+            "agrees": likeness.agrees,
+            "cases": likeness.cases,
+            "basis": likeness.basis,
+            "confidence": likeness.confidence,
+        }
+        for likeness in failure.likenesses
+    ]
+
+
+def _replay(record: Record, target: Target | None) -> Replay:
+    """Where the runner could not say: the criterion as a whole."""
     request = target.request if target else record.implementation
-    words = ["pytest", f"--impl={without_paths(request)}", "--criterion", record.criterion]
-    words += ["--attest-seed", str(record.seed)]
-    if record.profile != "standard":
-        words += ["--attest-profile", record.profile]
-    if target and target.dtype and "dtype=" not in request:
-        words += ["--attest-dtype", target.dtype]
-    if target and target.device != "cpu" and "device=" not in request:
-        words += ["--attest-device", target.device]
-    return shlex.join(words)
+    dtype, device = (target.dtype, target.device) if target else (None, "cpu")
+    return Replay(request, record.criterion, "", record.seed, record.profile, dtype, device)
 
 
 def first_sentence(text: str) -> str:
@@ -148,7 +186,10 @@ def without_paths(text: str) -> str:
     return text
 
 
-def _only(rows: Sequence[Mapping[str, Any]], name: str) -> Any:
+Value = TypeVar("Value")
+
+
+def _only(values: Iterable[Value]) -> Value | None:
     """The value all rows share, None where they differ."""
-    values = {r[name] for r in rows}
-    return values.pop() if len(values) == 1 else None
+    found = set(values)
+    return found.pop() if len(found) == 1 else None

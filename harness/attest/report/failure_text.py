@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
-from attest.records.record import KNOWN, NOT_OFFERED, NOT_RUN, PASS
+from attest.records.record import KNOWN
 from attest.registry import printable
+from attest.report.rows import CriterionRow, FailureRow
 
 MARGIN = 13
-QUIET = frozenset({PASS, NOT_OFFERED, NOT_RUN})
+WIDTH = 110
 
 
-def failure_lines(row: Mapping[str, Any], *, width: int = 110) -> Iterator[str]:
+def failure_text(row: CriterionRow) -> str:
+    """The failure under a heading that somebody else prints."""
+    parts = [*failure_parts(row), ("explain", f"attest explain {row['id']}")]
+    return "\n".join(line for name, text in parts for line in _part(name, text, WIDTH))
+
+
+def failure_lines(row: CriterionRow, *, width: int = WIDTH) -> Iterator[str]:
     """The block shown for a criterion of a report that did not pass."""
     heading = f"{row['id']} {row['title']}"
     yield f"{heading:<{max(width - 16, 0)}} {row['verdict'].upper():>15}".rstrip()
@@ -22,7 +28,7 @@ def failure_lines(row: Mapping[str, Any], *, width: int = 110) -> Iterator[str]:
         yield from _part(name, text, width)
 
 
-def failure_parts(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def failure_parts(row: CriterionRow) -> Iterator[tuple[str, str]]:
     """Name and text of each line that has something to say."""
     failure = row.get("failure")
     if not failure:
@@ -43,11 +49,13 @@ def failure_parts(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "replay", one_line(failure["replay"])
     if failure.get("reproduction"):
         yield "by itself", f"python {one_line(failure['reproduction'])} (beside this report)"
+    elif failure.get("no_reproduction"):
+        yield "by itself", f"no script: {one_line(failure['no_reproduction'])}"
 
 
-def _seen(failure: Mapping[str, Any]) -> str:
+def _seen(failure: FailureRow) -> str:
     text = one_line(failure["seen"])
-    if failure.get("ratio") is None or "times the bound" in text:
+    if failure["ratio"] is None or failure.get("limit"):  # with a limit, the sentence says the ratio
         return text
     return f"{text} (error {failure['ratio']:.4g} times the bound)"
 

@@ -18,11 +18,12 @@ from attest.order import milestone_order
 from attest.records.record import ERROR, FAIL, KNOWN, NOT_OFFERED, NOT_RUN, PASS, THIN
 from attest.records.verdicts import CONFORMS, CONFORMS_WITH_KNOWN, DOES_NOT_CONFORM, INCOMPLETE
 from attest.report.causes import likely_causes, unexplained
-from attest.report.document import MET, MET_WITH_KNOWN, NOT_MET, Document
+from attest.report.document import MET, MET_WITH_KNOWN, NOT_MET
 from attest.report.failure_text import failure_parts, one_line
 from attest.report.kill_matrix import kill_matrices, read_selftest
 from attest.report.pictures import bound_bar, pictures
 from attest.report.reading import rows_of
+from attest.report.rows import Document, MilestoneRow
 from attest.report.terminal import first_to_fix
 from attest.report.writing import write_text
 
@@ -123,7 +124,7 @@ def _does(verdict: str, n: int) -> str:
     return verdict if n == 1 else verdict.replace("conforms", "conform").replace("does", "do")
 
 
-def _passed(milestone: Mapping[str, Any]) -> str:
+def _passed(milestone: MilestoneRow) -> str:
     rows = milestone["criteria"]
     if milestone["verdict"] == NOT_OFFERED:
         return ""

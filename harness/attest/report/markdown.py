@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from attest.records.record import ERROR, FAIL, KNOWN, NOT_OFFERED, NOT_RUN, PASS, THIN
 from attest.report.causes import likely_causes, unexplained
 from attest.report.failure_text import failure_lines, one_line
+from attest.report.rows import CriterionRow, Document, MilestoneRow
 
-Part = Mapping[str, Any]
 
-
-def index_page(document: Part) -> str:
+def index_page(document: Document) -> str:
     """The verdict of every milestone, what was selected, and where it ran."""
     return "\n".join(_index(document)) + "\n"
 
 
-def milestone_page(document: Part, milestone: Part) -> str:
+def milestone_page(document: Document, milestone: MilestoneRow) -> str:
     """Acceptance criteria first, then every criterion, then what went wrong in full."""
     return "\n".join(_milestone(document, milestone)) + "\n"
 
@@ -38,7 +36,7 @@ def linked(url: str) -> str:
     return escaped(plain)
 
 
-def counts(milestone: Part) -> str:
+def counts(milestone: MilestoneRow) -> str:
     """How many criteria passed, and the rest by verdict."""
     found = Counter(r["verdict"] for r in milestone["criteria"])
     rest = [f"{n} {verdict}" for verdict, n in found.items() if verdict != PASS]
@@ -47,7 +45,7 @@ def counts(milestone: Part) -> str:
     return ", ".join([f"{found[PASS]} pass", *rest])
 
 
-def _index(document: Part) -> Iterator[str]:
+def _index(document: Document) -> Iterator[str]:
     yield f"# Conformance of {escaped(document['implementation'])}\n"
     yield "| milestone | verdict | criteria |"
     yield "|---|---|---|"
@@ -67,7 +65,7 @@ def _index(document: Part) -> Iterator[str]:
         yield f"- {name} {escaped(value) if value else 'not installed'}"
 
 
-def _selected(document: Part) -> str:
+def _selected(document: Document) -> str:
     chosen = document["selection"]
     if chosen["complete"]:
         return f"All {len(chosen['criteria'])} criteria of the spec were selected."
@@ -80,7 +78,7 @@ def _selected(document: Part) -> str:
     return f"Selected for this run: {', '.join(parts) or 'nothing'}. Nothing else was judged."
 
 
-def _causes(document: Part) -> Iterator[str]:
+def _causes(document: Document) -> Iterator[str]:
     rows = [r for m in document["milestones"] for r in m["criteria"]]
     causes = likely_causes(rows)
     if not causes:
@@ -95,7 +93,7 @@ def _causes(document: Part) -> Iterator[str]:
         yield f"- like no known defect: {', '.join(rest)}"
 
 
-def _attention(document: Part) -> Iterator[str]:
+def _attention(document: Document) -> Iterator[str]:
     rows = [r for m in document["milestones"] for r in m["criteria"] if r["verdict"] in (FAIL, ERROR, KNOWN)]
     if rows:
         yield "\n## What does not pass\n"
@@ -105,7 +103,7 @@ def _attention(document: Part) -> Iterator[str]:
         yield f"- [{r['id']}]({page}) {escaped(r['title'])} ({r['level']}): {_verdict(r)}{link}"
 
 
-def _milestone(document: Part, milestone: Part) -> Iterator[str]:
+def _milestone(document: Document, milestone: MilestoneRow) -> Iterator[str]:
     yield f"# {milestone['id']} {escaped(milestone['title'])}: {milestone['verdict']}\n"
     name = escaped(document["implementation"])
     yield f"Implementation {name}. {_settings(document)} [All milestones](index.md)\n"
@@ -124,7 +122,7 @@ def _milestone(document: Part, milestone: Part) -> Iterator[str]:
     yield from _widened(milestone["criteria"])
 
 
-def _settings(document: Part) -> str:
+def _settings(document: Document) -> str:
     profile = document["profile"] or "mixed"
     seed = "mixed" if document["seed"] is None else document["seed"]
     policy = document.get("policy", "")
@@ -132,7 +130,7 @@ def _settings(document: Part) -> str:
     return f"Spec {document['spec_version']}, profile {profile}, seed {seed}.{narrowed}"
 
 
-def _table(rows: Sequence[Part]) -> Iterator[str]:
+def _table(rows: Sequence[CriterionRow]) -> Iterator[str]:
     yield "## Criteria\n"
     yield "| criterion | level | verdict | examples | worst error / bound |"
     yield "|---|---|---|---:|---:|"
@@ -142,7 +140,7 @@ def _table(rows: Sequence[Part]) -> Iterator[str]:
         yield f"| {' | '.join(cells)} |"
 
 
-def _verdict(row: Part) -> str:
+def _verdict(row: CriterionRow) -> str:
     verdict = row["verdict"] if row["verdict"] == PASS else f"**{row['verdict']}**"
     if not row["blocked_by"] or row["verdict"] in (NOT_OFFERED, NOT_RUN):
         return verdict
@@ -154,7 +152,7 @@ def _verdict(row: Part) -> str:
     )
 
 
-def _failures(rows: Sequence[Part]) -> Iterator[str]:
+def _failures(rows: Sequence[CriterionRow]) -> Iterator[str]:
     for heading, verdicts in (("Failures", (FAIL, ERROR)), ("Known failures", (KNOWN,))):
         found = [r for r in rows if r["verdict"] in verdicts]
         if found:
@@ -163,7 +161,7 @@ def _failures(rows: Sequence[Part]) -> Iterator[str]:
             yield from _failure(row)
 
 
-def _failure(row: Part) -> Iterator[str]:
+def _failure(row: CriterionRow) -> Iterator[str]:
     yield f"\n### {row['id']} {escaped(row['title'])}\n"
     lines = list(failure_lines(row))
     fence = "`" * max(3, *(len(run) + 1 for run in re.findall("`+", "\n".join(lines))), 0)
@@ -177,7 +175,7 @@ def _failure(row: Part) -> Iterator[str]:
     yield f"**Where to look.** {escaped(row['hint'])}"
 
 
-def _reasons(rows: Sequence[Part]) -> Iterator[str]:
+def _reasons(rows: Sequence[CriterionRow]) -> Iterator[str]:
     found = [r for r in rows if r["verdict"] in (THIN, NOT_RUN, NOT_OFFERED)]
     if found:
         yield "\n## Not judged in full\n"
@@ -185,7 +183,7 @@ def _reasons(rows: Sequence[Part]) -> Iterator[str]:
         yield f"- {r['id']} {escaped(r['title'])}: {r['verdict']}, {escaped(r['reason'])}"
 
 
-def _widened(rows: Sequence[Part]) -> Iterator[str]:
+def _widened(rows: Sequence[CriterionRow]) -> Iterator[str]:
     wide = [r for r in rows if r["widened"] != 1.0]
     if wide:
         yield "\n## Bounds the implementation asked to widen\n"

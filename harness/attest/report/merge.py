@@ -9,10 +9,9 @@ from typing import Any
 from attest.order import criterion_order, milestone_order
 from attest.records.record import ERROR, FAIL, KNOWN, NOT_OFFERED, NOT_RUN, THIN
 from attest.registry import printable
-from attest.report.document import Document, acceptance_verdict, verdict_of_rows
+from attest.report.document import acceptance_verdict, verdict_of_rows
 from attest.report.reading import ReportError, read_report, rows_of
-
-Row = Mapping[str, Any]
+from attest.report.rows import CriterionRow, Document, MilestoneRow, SelectionRow
 
 
 def merge_files(paths: Sequence[Path], *, of_one_shard: bool = False) -> Document:
@@ -27,21 +26,22 @@ def merge(documents: Sequence[Document], *, of_one_shard: bool = False) -> Docum
     """
     if not documents:
         raise ReportError("reports=none gives nothing to merge; name at least one report.json")
-    _same(documents, "implementation", "implementations")
-    _same(documents, "spec_version", "spec versions")
+    _same([d["implementation"] for d in documents], "implementations")
+    _same([d["spec_version"] for d in documents], "spec versions")
     if not of_one_shard:
         _check_shards(documents)
     rows = _with_blocks(_rows(documents))
     milestones = [_milestone(id, documents, rows) for id in _order(documents)]
-    kept = {k: v for k, v in documents[0].items() if k != "shard" or of_one_shard}
-    return kept | {
-        "profile": _common(documents, "profile"),
-        "seed": _common(documents, "seed"),
-        "policy": max(d.get("policy", "") for d in documents),
-        "environment": _environment(documents),
-        "selection": _selection(milestones, documents),
-        "milestones": milestones,
-    }
+    merged = documents[0].copy()
+    if not of_one_shard:
+        merged.pop("shard", None)
+    merged["profile"] = _common(documents, "profile")
+    merged["seed"] = _common(documents, "seed")
+    merged["policy"] = max(d.get("policy", "") for d in documents)
+    merged["environment"] = _environment(documents)
+    merged["selection"] = _selection(milestones, documents)
+    merged["milestones"] = milestones
+    return merged
 
 
 def _check_shards(documents: Sequence[Document]) -> None:
@@ -61,23 +61,23 @@ def _check_shards(documents: Sequence[Document]) -> None:
                 )
 
 
-def _same(documents: Sequence[Document], key: str, what: str) -> None:
-    first = documents[0][key]
-    for other in documents[1:]:
-        if other[key] != first:
-            pair = f"{printable(str(first))} and {printable(str(other[key]))}"
+def _same(values: Sequence[str], what: str) -> None:
+    first = values[0]
+    for other in values[1:]:
+        if other != first:
+            pair = f"{printable(str(first))} and {printable(str(other))}"
             raise ReportError(f"{what} {pair} differ; merge only reports that share one")
 
 
-def _rows(documents: Sequence[Document]) -> dict[str, Row]:
-    found: dict[str, Row] = {}
+def _rows(documents: Sequence[Document]) -> dict[str, CriterionRow]:
+    found: dict[str, CriterionRow] = {}
     for document in documents:
         for id, row in rows_of(document).items():
             found[id] = _joined(found[id], row) if id in found else row
     return found
 
 
-def _joined(first: Row, second: Row) -> Row:
+def _joined(first: CriterionRow, second: CriterionRow) -> CriterionRow:
     """Two results of one criterion: of one seed they must agree, of several they are added up."""
     if first["seed"] == second["seed"]:
         _check_agreement(first, second)
@@ -85,24 +85,24 @@ def _joined(first: Row, second: Row) -> Row:
     worse = min(first, second, key=_badness)
     nearer = max(first, second, key=lambda row: -1.0 if row["worst_ratio"] is None else row["worst_ratio"])
     regimes = {*first["regimes"], *second["regimes"]}
-    sums = {name: first[name] + second[name] for name in ("examples", "floor", "seconds")}
-    return {
-        **worse,
-        **sums,
-        "regimes": {n: first["regimes"].get(n, 0) + second["regimes"].get(n, 0) for n in sorted(regimes)},
-        "worst_ratio": nearer["worst_ratio"],
-        "worst_case": nearer["worst_case"],
-    }
+    joined = worse.copy()
+    joined["examples"] = first["examples"] + second["examples"]
+    joined["floor"] = first["floor"] + second["floor"]
+    joined["seconds"] = first["seconds"] + second["seconds"]
+    counts = {n: first["regimes"].get(n, 0) + second["regimes"].get(n, 0) for n in sorted(regimes)}
+    joined["regimes"] = counts
+    joined["worst_ratio"], joined["worst_case"] = nearer["worst_ratio"], nearer["worst_case"]
+    return joined
 
 
-def _badness(row: Row) -> tuple[int, int, str]:
+def _badness(row: CriterionRow) -> tuple[int, int, str]:
     """The worse verdict first; of two failures the one with the smaller case."""
     order = (ERROR, FAIL, NOT_RUN, THIN, NOT_OFFERED, KNOWN)
     case = row["failure"]["case"] if row["failure"] else ""
     return order.index(row["verdict"]) if row["verdict"] in order else len(order), len(case), case
 
 
-def _check_agreement(first: Row, second: Row) -> None:
+def _check_agreement(first: CriterionRow, second: CriterionRow) -> None:
     if first["verdict"] != second["verdict"]:
         pair = f"{first['verdict']} and {second['verdict']}"
         raise ReportError(
@@ -110,7 +110,7 @@ def _check_agreement(first: Row, second: Row) -> None:
         )
 
 
-def _with_blocks(rows: Mapping[str, Row]) -> dict[str, Row]:
+def _with_blocks(rows: Mapping[str, CriterionRow]) -> dict[str, CriterionRow]:
     """What a criterion stands on may have failed in another of the reports."""
     broken = {id for id, row in rows.items() if row["verdict"] in (FAIL, ERROR, KNOWN)}
 
@@ -133,8 +133,8 @@ def _order(documents: Sequence[Document]) -> list[str]:
     return sorted({m["id"] for d in documents for m in d["milestones"]}, key=milestone_order)
 
 
-def _milestone(id: str, documents: Sequence[Document], rows: Mapping[str, Row]) -> dict[str, Any]:
-    parts: list[dict[str, Any]] = [m for d in documents for m in d["milestones"] if m["id"] == id]
+def _milestone(id: str, documents: Sequence[Document], rows: Mapping[str, CriterionRow]) -> MilestoneRow:
+    parts: list[MilestoneRow] = [m for d in documents for m in d["milestones"] if m["id"] == id]
     mine = sorted(
         (r for k, r in rows.items() if k.partition(".")[0] == id), key=lambda r: criterion_order(r["id"])
     )
@@ -149,12 +149,12 @@ def _milestone(id: str, documents: Sequence[Document], rows: Mapping[str, Row]) 
     }
 
 
-def _absent(document: Document, milestone: Mapping[str, Any]) -> set[str]:
+def _absent(document: Document, milestone: MilestoneRow) -> set[str]:
     missing = {id for id in document["selection"]["missing"] if id.partition(".")[0] == milestone["id"]}
     return missing | set(milestone["not_selected"])
 
 
-def _selection(milestones: Sequence[Mapping[str, Any]], documents: Sequence[Document]) -> dict[str, Any]:
+def _selection(milestones: Sequence[MilestoneRow], documents: Sequence[Document]) -> SelectionRow:
     recorded = [r["id"] for m in milestones for r in m["criteria"]]
     missing = {id for d in documents for id in d["selection"]["missing"]} - set(recorded)
     total = documents[0]["selection"]["total"]

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from attest.registry import printable
-from attest.report.document import FORMAT, Document
+from attest.report.document import FORMAT
+from attest.report.rows import CriterionRow, Document
 from attest.report.schema import first_misfit, report_schema
 
 MOST_BYTES = 2**28  # of a report; one of 40 implementations and every picture has 12 million
@@ -38,10 +39,11 @@ def read_report(path: Path) -> Document:
         raise
     except ValueError:
         raise ReportError(f"report={shown} is not JSON; name a report.json that a run wrote") from None
-    return dict(document)
+    found: Document = document
+    return found
 
 
-def rows_of(document: Document) -> dict[str, dict[str, Any]]:
+def rows_of(document: Document) -> dict[str, CriterionRow]:
     """Every criterion of a report by its id."""
     return {row["id"]: row for milestone in document["milestones"] for row in milestone["criteria"]}
 
@@ -62,7 +64,7 @@ def _check(document: Any, shown: str) -> None:
     if document["format"] != FORMAT:
         found = printable(str(document["format"]))[:40]
         raise ReportError(f"report={shown} has format {found}, this version reads {FORMAT}; write it again")
-    misfit = first_misfit(document, report_schema()) or _repeated(document)
+    misfit = first_misfit(document, report_schema()) or _repeated(cast(Document, document))
     if misfit:
         raise ReportError(f"report={shown} is not as its schema says ({printable(misfit)}); write it again")
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from attest.records.plan import Plan
 from attest.records.record import ERROR, FAIL, KNOWN, NOT_OFFERED, NOT_RUN, PASS, THIN, Record
 from attest.records.verdicts import CONFORMS, CONFORMS_WITH_KNOWN, DOES_NOT_CONFORM, INCOMPLETE
 from attest.report.causes import Cause, likely_causes
-from attest.report.document import Document, report_document
+from attest.report.document import report_document
 from attest.report.failure_text import one_line
+from attest.report.rows import CriterionRow, Document, MilestoneRow
 from attest.spec import Spec
 
 WIDTH = 80
@@ -65,7 +65,7 @@ def _several(documents: Sequence[Document], plan: Plan) -> Iterator[str]:
     yield from _reports(plan, *(d["implementation"] for d in documents))
 
 
-def _cell(milestone: Mapping[str, Any]) -> str:
+def _cell(milestone: MilestoneRow) -> str:
     broken = sum(r["verdict"] in (FAIL, ERROR) and r["level"] == "must" for r in milestone["criteria"])
     return f"fails {broken}" if milestone["verdict"] == DOES_NOT_CONFORM else _SHORT[milestone["verdict"]]
 
@@ -93,29 +93,29 @@ def _advice(document: Document, plan: Plan) -> list[str]:
     return [_advice_on_the_rest(document, plan)]
 
 
-def first_to_fix(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+def first_to_fix(rows: Sequence[CriterionRow]) -> CriterionRow | None:
     """The first failing must that stands on nothing broken; then any must; then any other."""
     failing = [r for r in rows if r["verdict"] in (FAIL, ERROR)]
     order = sorted(failing, key=lambda r: (r["level"] != "must", bool(r["blocked_by"])))
     return order[0] if order else None
 
 
-def _advice_on(row: Mapping[str, Any], causes: Sequence[Cause]) -> list[str]:
+def _advice_on(row: CriterionRow, causes: Sequence[Cause]) -> list[str]:
     lines = [f"{_urgency(row)}; see `attest explain {row['id']}`"]
-    failure = row["failure"] or {}
-    lines.append(f"{row['title']}: {failure.get('seen') or row['reason']}")
+    failure = row["failure"]
+    lines.append(f"{row['title']}: {failure['seen'] if failure else row['reason']}")
     if causes:
         lines.append(
             f"likely: {'; '.join(f'{c.defect} (explains {len(c.criteria)}{c.doubt})' for c in causes)}"
         )
-    elif failure.get("looks_like"):
+    elif failure and failure["looks_like"]:
         lines.append(f"looks like {failure['looks_like']}")
-    if failure.get("replay"):
+    if failure:
         lines.append(failure["replay"])
     return lines
 
 
-def _urgency(row: Mapping[str, Any]) -> str:
+def _urgency(row: CriterionRow) -> str:
     """A must stands in the way of conformance; the rest is said to be the rest."""
     if row["level"] == "must":
         return f"{row['id']} is the first to fix"
@@ -140,11 +140,11 @@ def _advice_on_the_rest(document: Document, plan: Plan) -> str:
     return "nothing: every milestone asked for conforms"
 
 
-def _rows(document: Document) -> list[Mapping[str, Any]]:
+def _rows(document: Document) -> list[CriterionRow]:
     return [r for m in document["milestones"] for r in m["criteria"]]
 
 
-def _named(row: Mapping[str, Any]) -> str:
+def _named(row: CriterionRow) -> str:
     return row["id"] if row["level"] == "must" else f"{row['id']} ({row['level']})"
 
 

@@ -13,9 +13,10 @@ from attest.records.plan import Plan
 from attest.records.record import Record
 from attest.registry import sentence
 from attest.report.badges import badge
-from attest.report.document import Document, report_document
+from attest.report.document import report_document
 from attest.report.markdown import index_page, milestone_page
 from attest.report.reading import ReportError, read_report
+from attest.report.rows import Document
 from attest.spec import Spec
 
 MARK, MARK_WITHIN = '<meta name="generator" content="attest">', 4096  # of our HTML pages
@@ -65,7 +66,6 @@ def write_reports(
 def write_document(document: Document, home: Path) -> None:
     """report.json, index.md, a page and a badge per milestone; each file is replaced whole."""
     earlier = _earlier(home)
-    _note_reproductions(document, home)
     _note_studies(document, home)
     write_text(home / "report.json", as_json(document))
     pages = {f"{m['id']}.md": milestone_page(document, m) for m in document["milestones"]}
@@ -96,14 +96,6 @@ def write_text(path: Path, text: str) -> None:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
-
-
-def _note_reproductions(document: Document, home: Path) -> None:
-    """Name the file that fails by itself, where the run left one."""
-    for row in (r for m in document["milestones"] for r in m["criteria"] if r["failure"]):
-        name = _reproduction(row["id"])
-        if (home / name).is_file():
-            row["failure"]["reproduction"] = name
 
 
 def _note_studies(document: Document, home: Path) -> None:

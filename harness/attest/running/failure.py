@@ -1,19 +1,20 @@
-"""What is added to a failure: what was required, which defect it is like, a replay, a file that fails."""
+"""What is added to a failure: the requirement, a replay, the defect it is like, a file that fails."""
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from attest.boundary import JudgedImplementation
-from attest.judging.property import Property
+from attest.judging.property import Property, print_case
 from attest.outcomes import Timeout
+from attest.records.failure import Failure, Replay, Reproduction
 from attest.records.plan import Plan, Target
 from attest.records.record import FAIL, Record
-from attest.registry import printable
-from attest.spec import Criterion
+
+KNOWN = "the failure is declared; the case above is its witness"
+NOTHING = "the run was told to write nothing"
+LATE = "making one did not end within the time limit of the criterion"
 
 
 def complete(
@@ -24,57 +25,48 @@ def complete(
         return record
     property = next(p for p in properties if p.name == record.failure.property)
     required = (property.check.__doc__ or "").strip().partition("\n")[0]
-    failure = replace(record.failure, required=required, replay=replay_command(record, target, plan))
-    record = record.but(failure=failure)
+    replay = _replay(record.failure, record, property, target)
+    record = record.but(failure=record.failure.but(required=required, replay=replay))
     if record.verdict != FAIL:
-        return record
-    likeness = _likeness(property, impl, failure.case, plan)
-    record = record.but(failure=replace(failure, looks_like=likeness))
-    _write_reproduction(record, property, impl, target, plan)
-    return record
+        return _with(record, reproduction=Reproduction(reason=KNOWN))
+    record = _diagnosed(record, property, impl)
+    return _with(record, reproduction=_reproduction(record, property, impl, target, plan))
 
 
-def replay_command(record: Record, target: Target, plan: Plan) -> str:
-    """A command that fails in the same way when pasted."""
-    words = ["pytest", f"--impl={target.request}", "--criterion", record.criterion]
-    words += ["--attest-seed", str(plan.seed)]
-    if plan.profile != "standard":
-        words += ["--attest-profile", plan.profile]
-    if target.dtype and "dtype=" not in target.request:
-        words += ["--attest-dtype", target.dtype]
-    return shlex.join(words)
+def _with(record: Record, **changes: object) -> Record:
+    assert record.failure is not None
+    return record.but(failure=record.failure.but(**changes))
 
 
-def failure_text(record: Record, criterion: Criterion) -> str:
-    """The failure as a person reads it on a terminal."""
-    failure = record.failure
-    if failure is None:
-        return f"  {printable(record.reason)}"
-    rows = [("required", failure.required or criterion.statement), ("seen", failure.seen)]
-    rows += [
-        (name, text) for name, text in (("case", failure.case), ("looks like", failure.looks_like)) if text
-    ]
-    rows += [("replay", failure.replay), ("explain", f"attest explain {criterion.id}")]
-    return "\n".join(f"  {name:<10} {printable(text)}" for name, text in rows)
+def _replay(failure: Failure, record: Record, property: Property, target: Target) -> Replay:
+    """A case that was not drawn is only a name; its criterion runs as a whole."""
+    case = print_case(property.name, failure.case) if property.strategies else ""
+    return Replay(
+        target.request, record.criterion, case, record.seed, record.profile, target.dtype, target.device
+    )
 
 
-def _likeness(property: Property, impl: JudgedImplementation, case: str, plan: Plan) -> str:
+def _diagnosed(record: Record, property: Property, impl: JudgedImplementation) -> Record:
+    assert record.failure is not None
     try:
-        from attest.diagnosis.likeness import looks_like
+        from attest.diagnosis.likeness import diagnose
 
-        return looks_like(property, impl, case, plan.seed)
+        found = diagnose(property, impl, record.failure.case, seed=record.seed)
+        return _with(record, likenesses=found.notable, compared=found.compared)
     except (Exception, SystemExit, Timeout):
-        return ""  # a diagnosis is an extra: the failure stands without it
+        return record  # a diagnosis is an extra: the failure stands without it
 
 
-def _write_reproduction(
+def _reproduction(
     record: Record, property: Property, impl: JudgedImplementation, target: Target, plan: Plan
-) -> None:
-    if not plan.reports:  # --report none writes nothing
-        return
+) -> Reproduction:
+    if not plan.reports:
+        return Reproduction(reason=NOTHING)
     try:
         from attest.diagnosis.reproduction import write_reproduction
 
-        write_reproduction(record, property, impl, target.request, Path(plan.reports))
-    except (Exception, SystemExit, Timeout):
-        return
+        return write_reproduction(record, property, impl, target.request, Path(plan.reports))
+    except Timeout:
+        return Reproduction(reason=LATE)
+    except (Exception, SystemExit) as error:
+        return Reproduction(reason=f"making one ended with {type(error).__name__}")

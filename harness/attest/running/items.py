@@ -11,7 +11,6 @@ from attest.judging.property import load_properties
 from attest.records.plan import Plan, Target
 from attest.records.record import ERROR, FAIL, NOT_OFFERED, NOT_RUN, Record
 from attest.registry import printable
-from attest.running.failure import failure_text
 from attest.running.isolation import Isolation
 from attest.running.one_criterion import judge_criterion
 from attest.spec import Criterion, Spec
@@ -61,7 +60,10 @@ class CriterionItem(pytest.Item):
         if record.verdict in (NOT_OFFERED, NOT_RUN):
             pytest.skip(f"{record.verdict}: {printable(record.reason)}")
         if record.verdict in (FAIL, ERROR):
-            raise NotConforming(failure_text(record, self.criterion))
+            from attest.report.document import criterion_row
+            from attest.report.failure_text import failure_text
+
+            raise NotConforming(failure_text(criterion_row(self.criterion, record, self.target)))
 
     def _judge(self) -> Record:
         option = self.config.option

@@ -10,9 +10,10 @@ from typing import Any
 from attest.boundary import JudgedImplementation
 from attest.contract import OPERATIONS
 from attest.judging.evidence import Evidence, collecting
-from attest.judging.property import Property, parse_drawn, run_property
+from attest.judging.property import Property, parse_case, parse_drawn, run_property
 from attest.machine import lacking
 from attest.outcomes import NotOffered, NotRun, Timeout, Violation
+from attest.records.failure import Failure
 from attest.records.record import (
     ERROR,
     FAIL,
@@ -21,7 +22,6 @@ from attest.records.record import (
     NOT_RUN,
     PASS,
     THIN,
-    Failure,
     Record,
     finite,
 )
@@ -107,16 +107,25 @@ def _outcome(
 
 
 def _run(property: Property, impl: JudgedImplementation, settings: Settings) -> None:
-    names = set(property.strategies)
-    if settings.case is not None and (names or property.steps):
-        if set(parse_drawn(settings.case)) == names:
-            run_property(property, impl, profile=settings.profile, seed=settings.seed, witness=settings.case)
+    if settings.case is None:
+        run_property(property, impl, profile=settings.profile, seed=settings.seed)
         return
-    run_property(property, impl, profile=settings.profile, seed=settings.seed)
+    wanted, drawn = parse_case(settings.case)
+    names = set(property.strategies)
+    if wanted and wanted != property.name:
+        return
+    if not names and not property.steps:
+        run_property(property, impl, profile=settings.profile, seed=settings.seed)
+    elif set(parse_drawn(drawn)) == names:
+        run_property(property, impl, profile=settings.profile, seed=settings.seed, witness=drawn)
 
 
 def check_needs(criterion: Criterion, impl: JudgedImplementation) -> None:
-    """NotOffered or NotRun when something the criterion needs is missing."""
+    """NotOffered or NotRun when something the criterion needs is missing.
+
+    `gradients` cannot be looked up here: it is a method of a component, and whether there is one is known
+    once the property has built its component. The boundary then answers NotOffered, with the same effect.
+    """
     for need in criterion.needs:
         if need in OPERATIONS and not impl.offers(need):
             raise NotOffered(f"{need} is not offered")
@@ -176,7 +185,11 @@ def _thin(
 
 def _failure(violation: Violation, properties: Sequence[Property]) -> Failure:
     return Failure(
-        violation.seen, violation.case, violation.property or properties[0].name, finite(violation.ratio)
+        violation.seen,
+        violation.case,
+        violation.property or properties[0].name,
+        finite(violation.ratio),
+        violation.deviation.limit if violation.deviation else "",
     )
 
 

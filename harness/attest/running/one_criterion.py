@@ -89,7 +89,8 @@ def _judged(
     # What another plugin brings is imported only for its own criteria.
     properties = load_properties().get(criterion.id) or plan.properties().get(criterion.id, [])
     settings = Settings(profile=plan.profile, seed=plan.seed, spec_version=spec.version, case=plan.case)
-    record = judge(criterion, properties, impl, settings)
+    # The label names the directory of the report, also where it differs from the implementation's name.
+    record = judge(criterion, properties, impl, settings).but(implementation=target.label)
     return complete(record, properties, impl, target, plan)
 
 

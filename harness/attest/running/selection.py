@@ -16,7 +16,7 @@ from typing import Any
 
 from attest.contract import Milestone
 from attest.declared import DTYPES
-from attest.judging.property import load_properties, parse_drawn
+from attest.judging.property import load_properties, parse_case, parse_drawn
 from attest.machine import cuda_available
 from attest.records.plan import Target, bring
 from attest.registry import NAME_RULE, Request, UsageError, parse_request, printable, registered
@@ -102,12 +102,14 @@ def check_reports(text: str, labels: Iterable[str]) -> Path:
 def check_case(text: str, chosen: Iterable[Criterion], found: Iterable[Target]) -> None:
     """UsageError when no property of the criteria draws what this line names."""
     bring(found)
-    properties = load_properties()
-    drawn = [set(p.strategies) for c in chosen for p in properties.get(c.id, ()) if p.strategies]
-    if not drawn:
+    loaded = load_properties()
+    properties = [p for c in chosen for p in loaded.get(c.id, ()) if p.strategies]
+    if not properties:
         return
+    wanted, line = parse_case(text)
+    drawn = [set(p.strategies) for p in properties if not wanted or p.name == wanted]
     try:
-        names = set(parse_drawn(text))
+        names = set(parse_drawn(line))
     except ValueError as error:
         raise UsageError(printable(str(error))) from None
     if names not in drawn:

@@ -18,6 +18,7 @@ from attest.records.plan import Plan
 from attest.records.record import ERROR, FAIL, KNOWN, NOT_OFFERED, NOT_RUN, PASS, THIN, Record
 from attest.records.verdicts import exit_code, with_blocks
 from attest.registry import UsageError, sentence
+from attest.report.rows import Document
 from attest.running.isolation import ended_by
 from attest.running.items import PROPERTY, CriteriaFile, CriterionItem, end_judging
 from attest.running.kept_records import KeptRecords
@@ -270,7 +271,7 @@ class Conformance:
         lines += [f"  left out       {refusal}" for refusal in self.plan_of_run.refused]
         return lines + [f"  ERROR          {trouble}" for trouble in self.troubles]
 
-    def _documents(self) -> list[dict[str, Any]]:
+    def _documents(self) -> list[Document]:
         from attest.report.document import report_document
 
         found = self.by_implementation()

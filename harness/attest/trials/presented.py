@@ -9,12 +9,13 @@ from typing import Any
 
 from attest.boundary import JudgedImplementation
 from attest.contract import OPERATIONS
-from attest.diagnosis.likeness import looks_like
+from attest.diagnosis.likeness import diagnose
 from attest.judging.catalogue import defects
 from attest.judging.property import costly_criteria
 from attest.outcomes import Timeout
 from attest.records.record import FAIL
 from attest.registry import BrokenPlugin, load, offered, parse_request, sentence
+from attest.report.wording import likenesses_text
 from attest.running.timer import cancel_timer, set_timer
 from attest.spec import load_spec
 from attest.spelling import nearest
@@ -62,6 +63,7 @@ class Tried:
     presented: Presented
     judgement: Judgement
     said: str = ""  # by the diagnosis of the first failure
+    named: tuple[str, ...] = ()  # the defects that it names
 
     @property
     def verdict(self) -> str:
@@ -83,7 +85,7 @@ class Tried:
         """Whether a name that the diagnosis gave is one of the file; empty where neither gave any."""
         if not self.said:
             return ""
-        names = set(self.said.replace("(", " ").replace(",", " ").split()) & defects().keys()
+        names = set(self.named)
         if not names:
             return NONE
         if not self.presented.looks_like:
@@ -148,24 +150,26 @@ def _try(job: tuple[Presented, Asked]) -> Tried:
         found = judgement(
             implementation, list(steps(who, asked)), seed=asked.seed, everything=asked.everything
         )
-    first, said = found.first, ""
+    first = found.first
     if first is not None and not who.correct and (asked.diagnose or who.looks_like):
-        said = _said(implementation, first, asked.seed)
-    return Tried(who, found, said)
+        said, named = _diagnosis(implementation, first, asked.seed)
+        return Tried(who, found, said, named)
+    return Tried(who, found)
 
 
-def _said(implementation: Any, refusal: Refusal, seed: int) -> str:
-    """What the diagnosis says of a failure; of an error it is not asked."""
+def _diagnosis(implementation: Any, refusal: Refusal, seed: int) -> tuple[str, tuple[str, ...]]:
+    """What the diagnosis says of a failure, and the defects it names; it is not asked about an error."""
     property = next((p for p in unshrunk(refusal.criterion) if p.name == refusal.property_name), None)
     if refusal.verdict != FAIL or property is None:
-        return ""
+        return "", ()
     set_timer(DIAGNOSIS_SECONDS)
     try:
-        return looks_like(property, JudgedImplementation(implementation), refusal.case, seed)
+        found = diagnose(property, JudgedImplementation(implementation), refusal.case, seed=seed)
     except (Exception, SystemExit, Timeout) as error:
-        return f"the diagnosis failed: {sentence(error)}"
+        return f"the diagnosis failed: {sentence(error)}", ()
     finally:
         cancel_timer()
+    return likenesses_text(found.notable, found.compared), tuple(x.defect for x in found.notable)
 
 
 def _ended(who: Presented, asked: Asked, ended: Ended) -> Tried:

@@ -1,0 +1,86 @@
+"""A failure as data: what was seen, which defects it is like, how to see it again. Reports make the prose."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+FEW = 4  # telling cases: with fewer, an agreement may be chance
+
+Basis = Literal["answers", "exceptions", "complaint"]
+Confidence = Literal["high", "low"]
+
+
+@dataclass(frozen=True)
+class Likeness:
+    """A known defect, and on how many telling cases the implementation does the same.
+
+    `basis` says what was the same: the answers, only the class of an exception, or only the complaint of the
+    property (where no answer can be compared).
+    """
+
+    defect: str
+    agrees: int
+    cases: int
+    basis: Basis = "answers"
+
+    @property
+    def share(self) -> float:
+        """Of the telling cases."""
+        return self.agrees / self.cases
+
+    @property
+    def confidence(self) -> Confidence:
+        """Low where the agreement may be chance."""
+        return "high" if self.cases >= FEW and self.basis == "answers" else "low"
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What a run needs to see the failure again. An empty case: the property draws nothing."""
+
+    request: str
+    criterion: str
+    case: str = ""
+    seed: int = 0
+    profile: str = "standard"
+    dtype: str | None = None
+    device: str = "cpu"
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """A file below the directory of the report that fails by itself, or the reason why there is none."""
+
+    file: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What is known about a failure. `compared` counts the defects that were really put to the cases."""
+
+    seen: str
+    case: str
+    property: str
+    ratio: float | None = None
+    limit: str = ""  # what `ratio` counts in, where the sentence `seen` says it
+    required: str = ""
+    likenesses: tuple[Likeness, ...] = ()
+    compared: int = 0
+    replay: Replay | None = None
+    reproduction: Reproduction = Reproduction()
+
+    def but(self, **changes: Any) -> Failure:
+        """A copy with some fields changed."""
+        return replace(self, **changes)
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> Failure:
+        """The inverse of `dataclasses.asdict`."""
+        parts: dict[str, Any] = dict(data)
+        parts["likenesses"] = tuple(Likeness(**likeness) for likeness in data["likenesses"])
+        parts["replay"] = Replay(**data["replay"]) if data["replay"] else None
+        parts["reproduction"] = Reproduction(**data["reproduction"])
+        return cls(**parts)
