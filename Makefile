@@ -23,11 +23,11 @@ run: $(STAMP)
 test: $(STAMP)
 	$(BIN)/python -m pytest -q -n $(JOBS) -m "not slow" tests
 
-# The tests that `make test` leaves out, and those of the kept reports.
 # Hostile plugins, signals and fuzzed files, half an hour; the table goes into docs/robustness.md.
 torture: $(STAMP)
 	cd tests && ../$(BIN)/python torture.py --write
 
+# The tests that `make test` leaves out, and those of the kept reports.
 slow: $(STAMP)
 	$(BIN)/python -m pytest -q -n $(JOBS) -m slow tests
 
