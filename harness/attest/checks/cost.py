@@ -34,12 +34,12 @@ class Workload:
     layers: int = 1
     max_len: int = 512
     tokens: int = 100
-    smallest: int = field(default=1, repr=False)  # columns of anything that the model reads
+    least: int = field(default=1, repr=False)  # columns of anything that the model reads
     architecture: Architecture = field(default=ENCODER_DECODER, repr=False)
 
     def fitted(self, impl: JudgedImplementation) -> Workload:
         """In the implementation's first dtype, and no smaller than it takes."""
-        return replace(self, dtype=impl.dtypes[0], smallest=impl.policy.min_size)
+        return replace(self, dtype=impl.dtypes[0], least=impl.policy.min_size)
 
     @cached_property
     def config(self) -> Config:
@@ -80,9 +80,9 @@ class Workload:
 
     @property
     def opening(self) -> Array:
-        """What is read before the first token is written, no shorter than `smallest`."""
+        """What is read before the first token is written, no shorter than `least`."""
         opening = self.architecture.opening(self.prompt, self.config)
-        return np.pad(opening, ((0, 0), (max(0, self.smallest - opening.shape[1]), 0)), mode="edge")
+        return np.pad(opening, ((0, 0), (max(0, self.least - opening.shape[1]), 0)), mode="edge")
 
     @property
     def flops_of_a_step(self) -> int:

@@ -38,8 +38,8 @@ class OneSymbolCase(ArchitectureCase):
 
     def fitted(self, impl: JudgedImplementation) -> Self:
         """In the dtype in which such an implementation trains in the other criteria."""
-        dtype = impl.sharpest if impl.policy.one_config else impl.dtypes[0]
-        return super().fitted(impl).but(dtype=dtype)
+        case = super().fitted(impl)
+        return case.but(dtype=impl.sharpest if case.fixed else impl.dtypes[0])
 
     @property
     def config(self) -> Config:

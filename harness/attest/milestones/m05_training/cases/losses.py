@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from hypothesis import strategies as st
 
-from attest.boundary import JudgedImplementation
 from attest.contract import Array, Config
 from attest.judging.cases import Case, dtypes, seeds
 from attest.outcomes import Expected
@@ -30,11 +29,9 @@ class LossCase(Case):
     pads: float = 0.4
     smoothing: float = 0.0
 
-    def fitted(self, impl: JudgedImplementation) -> Self:
-        case = super().fitted(impl)
-        if not impl.policy.one_config:
-            return case
-        return case.but(pad_id=0, smoothing=0.1 if self.smoothing else 0.0)
+    @property
+    def narrowed(self) -> dict[str, Any]:
+        return {"pad_id": 0, "smoothing": 0.1 if self.smoothing else 0.0}
 
     @property
     def config(self) -> Config:

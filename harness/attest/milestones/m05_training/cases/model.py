@@ -59,14 +59,15 @@ class TeacherForcedCase(ArchitectureCase):
     scaled: bool = True
     tie: bool = False
 
+    @property
+    def narrowed(self) -> dict[str, Any]:
+        """Tied weights behave the same at any depth, so one decoder layer is enough for them."""
+        sizes = {"H": 2, "d_k": 8, "d_ff": 32, "encoders": 1, "decoders": 1 if self.tie else 2}
+        ids = {"source_vocab": 7, "target_vocab": 9, "pad_id": 0}
+        return {**sizes, **ids, "norm": "pre", "activation": "relu", "bias": True, "scaled": True}
+
     def fitted(self, impl: JudgedImplementation) -> Self:
-        case = super().fitted(impl)
-        if not impl.policy.one_config:
-            return case.offered(impl)
-        fixed: dict[str, Any] = {"H": 2, "d_k": 8, "d_ff": 32, "encoders": 1, "pad_id": 0}
-        fixed |= {"decoders": 1 if case.tie else 2}  # what ties matter for does not depend on depth
-        fixed |= {"source_vocab": 7, "target_vocab": 9, "activation": "relu", "bias": True, "scaled": True}
-        return case.but(**fixed, norm="pre").offered(impl)
+        return super().fitted(impl).offered(impl)
 
     def offered(self, impl: JudgedImplementation) -> Self:
         """The case, or one with biases, the other activation or scaled embeddings."""
@@ -178,10 +179,10 @@ class UntrainedCase(ArchitectureCase):
     depth: int = 2
     norm: str = "post"
 
-    def fitted(self, impl: JudgedImplementation) -> Self:
-        """With one layer where every further one costs a graph."""
-        case = super().fitted(impl)
-        return case.but(depth=1) if impl.policy.one_config else case
+    @property
+    def narrowed(self) -> dict[str, Any]:
+        """One layer: every further one would cost a graph."""
+        return {"depth": 1}
 
     @property
     def config(self) -> Config:

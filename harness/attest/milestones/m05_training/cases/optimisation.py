@@ -148,7 +148,7 @@ class AdamCase(ArchitectureCase):
 
     def fitted(self, impl: JudgedImplementation) -> Self:
         case = first_offered(impl, self.architecture.optimizer, super().fitted(impl), {"bias": True})
-        return case.but(width=4, bias=True) if impl.policy.one_config else case
+        return case.but(width=4, bias=True) if case.fixed else case
 
     @property
     def config(self) -> Config:

@@ -52,8 +52,9 @@ class TrainingCase(ArchitectureCase):
     clip: str = "middle"
 
     def fitted(self, impl: JudgedImplementation) -> Self:
-        case = super().fitted(impl).but(few=impl.policy.min_size)
-        if impl.policy.one_config:
+        case = super().fitted(impl)
+        case = case.but(few=case.least)
+        if case.fixed:
             fixed: dict[str, Any] = {"H": 2, "d_k": 16, "layers": 1, "vocab": 11, "room": 128, "rows": 4}
             fixed |= {"norm": "post", "warmup": 3, "clip": "one", "dropout": 0.3 if case.dropout else 0.0}
             case = case.but(**fixed, seed=case.seed % 3, dtype=impl.sharpest)

@@ -7,7 +7,7 @@ its rows the old rows 1, 1 and 0. Shapes: B rows, t tokens so far, n new tokens,
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from hypothesis import strategies as st
@@ -33,12 +33,6 @@ class CacheCase(DecodingCase):
     kind: ClassVar[str] = "cache"
 
     script: str = ""
-    trains: bool = True  # whether its model may be trained in between
-
-    def fitted(self, impl: JudgedImplementation) -> Self:
-        """Not trained where a trainer of this config would cost graphs of its own."""
-        case = super().fitted(impl)
-        return case.but(trains=False) if impl.policy.one_config else case
 
     def tokens(self, turn: int, rows: int, count: int) -> Array:
         """(rows, count): what is fed in one step; every turn has tokens of its own."""

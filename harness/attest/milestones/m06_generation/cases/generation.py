@@ -47,11 +47,10 @@ class DecodingCase(ArchitectureCase):
     special: int = 0
     dropout: float = 0.3
 
-    def fitted(self, impl: JudgedImplementation) -> Self:
-        case = super().fitted(impl)
-        if not impl.policy.one_config:
-            return case
-        return case.but(D=8, H=2, encoders=1, decoders=1, symbols=11, norm="post", special=0)
+    @property
+    def narrowed(self) -> dict[str, Any]:
+        sizes = {"D": 8, "H": 2, "encoders": 1, "decoders": 1, "symbols": 11}
+        return {**sizes, "norm": "post", "special": 0}
 
     @cached_property
     def config(self) -> Config:
@@ -208,7 +207,7 @@ class BeamCase(GenerationCase):
     def fitted(self, impl: JudgedImplementation) -> Self:
         """A beam wide enough for every output stays one."""
         case = super().fitted(impl)
-        if not impl.policy.one_config or self.W <= NARROW:
+        if not case.fixed or self.W <= NARROW:
             return case
         case = case.but(symbols=2, limit=min(case.limit, 3))
         return case.but(W=(case.symbols + 3) ** case.limit, K=min(case.K, outputs(case.symbols, case.limit)))
