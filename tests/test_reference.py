@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from attest.contract import Config
+from attest.milestones.m01_attention.cases.attention import AttentionCase
+from attest.milestones.m03_feed_forward_and_embeddings.cases.feed_forward import FeedForwardCase
 from attest.reference import ops
 from attest.reference.assembly import Parts, oracle_parts
 from attest.reference.implementation import ReferenceImplementation
@@ -358,3 +360,30 @@ def test_dropout_draws_from_the_seed_alone_and_rescales():
     np.testing.assert_array_equal(first, second)
     assert (first != other).any()
     np.testing.assert_array_equal(layer(x=x)["output"], np.ones_like(x))
+
+
+def textbook_softmax_gradient(case):
+    """Float64 gradient of q by autograd through subtract the maximum, exp, divide."""
+    q, k, v = (tensor(case.inputs[name], gradient=True) for name in "qkv")
+    scores = q @ k.mT / math.sqrt(case.d_k)
+    raised = torch.exp(scores - scores.max(-1, keepdim=True).values)
+    (raised / raised.sum(-1, keepdim=True) @ v).backward(tensor(case.cotangents()["output"]))
+    return q.grad.numpy()
+
+
+@pytest.mark.skipif(np.finfo(np.longdouble).eps >= 2.0**-52, reason="long double is float64 on this machine")
+def test_a_gradient_in_float64_is_not_refused_for_being_more_exact_than_float64():
+    for seed in range(100):
+        case = AttentionCase(regime="offset", dtype="float64", S=3, d_v=5, seed=seed)
+        wanted = case.gradients_for()["q"]
+        assert np.all(np.abs(textbook_softmax_gradient(case) - wanted.value) <= wanted.bound), case
+
+
+@pytest.mark.parametrize("seed", [10429, 13650, 15820])
+def test_the_gradient_of_a_bias_may_be_off_by_the_roundings_of_its_sum(seed):
+    case = FeedForwardCase(regime="tiny", B=4, T=9, D=1, d_ff=1, seed=seed)  # 36 numbers that nearly cancel
+    given = case.cotangents()["output"]
+    summed = torch.tensor(given).sum((0, 1)).numpy()
+    wanted = case.gradients_for()["outer.bias"]
+    assert np.all(np.abs(summed - wanted.value) <= wanted.bound)
+    assert wanted.bound < 1e-3 * np.abs(given).sum()

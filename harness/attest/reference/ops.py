@@ -261,7 +261,7 @@ def take(table: Var, ids: Array, learned: Array | None = None) -> Var:
     """Rows of a table; positions where `learned` is False pass no gradient to their row."""
 
     def backward(g: Array) -> tuple[Array]:
-        rows = np.zeros(table.shape)
+        rows = np.zeros(table.shape, g.dtype)
         np.add.at(rows, ids, g if learned is None else np.where(learned[..., None], g, 0.0))
         return (rows,)
 
@@ -284,7 +284,7 @@ def index(a: Var, key: Any) -> Var:
     """a[key], for any numpy subscript."""
 
     def backward(g: Array) -> tuple[Array]:
-        whole = np.zeros(a.shape)
+        whole = np.zeros(a.shape, g.dtype)
         np.add.at(whole, key, g)
         return (whole,)
 
@@ -295,7 +295,7 @@ def columns(a: Var, start: int, stop: int) -> Var:
     """a[..., start:stop]."""
 
     def backward(g: Array) -> tuple[Array]:
-        whole = np.zeros(a.shape)
+        whole = np.zeros(a.shape, g.dtype)
         whole[..., start:stop] = g
         return (whole,)
 

@@ -14,7 +14,7 @@ from attest.reference.assembly import Parts, oracle_parts
 from attest.reference.initial import random_parameters
 from attest.reference.operations import run
 from attest.reference.scope import Scope
-from attest.reference.tape import Array, Var, bound, gradients, leaf, rounding
+from attest.reference.tape import Array, Var, bound, gradients, in_precision, leaf, rounding
 
 __all__ = ["EPSILON", "bounded_gradients", "expected", "expected_gradients", "random_parameters"]
 
@@ -89,9 +89,11 @@ def bounded_gradients(
     """Gradients of floating inputs and parameters by name, each with one distance for the whole array.
 
     The distance is 1024 roundings of the array's own scale, plus 64 times what it moves in two runs whose
-    inputs, parameters and inner results are off by a few roundings: cancellation is the formula's own.
+    inputs, parameters, cotangents and inner results are off by a few roundings: cancellation is the formula's
+    own.
     """
-    exact = _merged(expected_gradients(operation, config, parameters, inputs, cotangents))
+    with in_precision(np.longdouble if config.dtype == "float64" else np.float64):
+        exact = _merged(expected_gradients(operation, config, parameters, inputs, cotangents))
     eps = EPSILON[config.dtype]
     scale = max((float(np.max(np.abs(g), initial=0.0)) for g in exact.values()), default=0.0)
     moved = [_perturbed(operation, config, parameters, inputs, cotangents, eps, seed) for seed in (0, 1)]
@@ -102,7 +104,7 @@ def bounded_gradients(
         # A hundredth of the largest gradient of the call counts as scale too: an array of zeros (the bias
         # of the keys) is the difference of numbers of that size.
         allowed = GRADIENT_FACTOR * eps * (own + 1e-2 * scale) + NOISE_FACTOR * noise + 1e-30
-        found[name] = Expected(gradient, np.asarray(allowed))
+        found[name] = Expected(gradient.astype(np.float64), np.asarray(allowed))
     return found
 
 
@@ -125,8 +127,10 @@ def _perturbed(
     floating = operation_of(operation).floating
     close = {name: near(x) if name in floating and x is not None else x for name, x in inputs.items()}
     weights = {name: near(x) for name, x in parameters.items()}
+    # A gradient may be little more than a sum of cotangents, as that of a bias is: they are rounded too.
+    off = {name: near(np.asarray(c)) for name, c in cotangents.items()}
     with rounding(rng, 4 * eps):
-        return _merged(expected_gradients(operation, wide, weights, close, cotangents))
+        return _merged(expected_gradients(operation, wide, weights, close, off))
 
 
 def _merged(gradients: Gradients) -> dict[str, Array]:
