@@ -1,11 +1,12 @@
-"""M4: the norm, the layers and the stacks."""
+"""M4: the norm, the layers and the stacks. M9: the norm of today's models."""
 
 from __future__ import annotations
 
 from attest.contract import parameters
 from attest.contract.operation import Form, Operation, floats, mask, register_operation
+from attest.contract.operations.embeddings import FEED_FORWARD
 
-LAYER = frozenset({"d_model", "num_heads", "d_ff", "dropout", "norm", "norm_eps", "activation", "bias"})
+LAYER = FEED_FORWARD.reads | {"num_heads", "norm", "norm_eps"}
 ENCODES = {"x": floats("B T D"), "mask": mask("B T T")}
 DECODES = {
     "x": floats("B T D"),
@@ -23,6 +24,18 @@ LAYER_NORM = register_operation(
         gives={"output": "B T D"},
         reads=frozenset({"d_model", "norm_eps"}),
         parameters=parameters.norm,
+    )
+)
+
+RMS_NORM = register_operation(
+    Operation(
+        name="rms_norm",
+        form=Form.COMPONENT,
+        milestone="M9",
+        takes={"x": floats("B T D")},
+        gives={"output": "B T D"},
+        reads=frozenset({"d_model", "norm_eps"}),
+        parameters=lambda config: {"weight": (config.d_model,)},
     )
 )
 
