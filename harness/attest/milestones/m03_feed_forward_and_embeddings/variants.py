@@ -108,6 +108,18 @@ class dropout_at_required_places_only(Dropout):
 
 
 @variant("M3")
+class attention_dropout_of_its_own(Dropout):
+    """Attention weights are dropped at a quarter of the rate, with one mask for all rows of the batch."""
+
+    def __call__(self, x: Var, place: str) -> Var:
+        p = self.config.dropout / 4
+        if self.noise is None or not p or place != "attention":
+            return super().__call__(x, place)
+        kept = self.noise.random((1, *x.shape[1:])) >= p
+        return ops.scale(x, np.broadcast_to(kept, x.shape) / (1.0 - p))
+
+
+@variant("M3")
 class dropout_before_the_activation(FeedForward):
     """Inside the feed-forward network numbers are dropped before the activation."""
 

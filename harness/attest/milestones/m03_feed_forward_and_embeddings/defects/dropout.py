@@ -225,6 +225,17 @@ class dropout_on_scores(Attention):
         return self.parts.dropout(super().scale(scores, q, k, where), "attention")
 
 
+@defect("M3.7a")
+class attention_dropout_not_rescaled(Dropout):
+    """Attention weights that are kept are not divided by 1 - p."""
+
+    def __call__(self, x: Var, place: str) -> Var:
+        found = super().__call__(x, place)
+        if self.noise is None or place != "attention":
+            return found
+        return ops.scale(found, 1.0 - self.config.dropout)
+
+
 @defect("M3.7")
 class dropout_ignores_the_seed(ReferenceComponent):
     """Every call draws anew."""
