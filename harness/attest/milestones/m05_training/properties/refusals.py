@@ -5,6 +5,7 @@ from __future__ import annotations
 import dis
 import math
 from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 from attest.boundary import JudgedImplementation
@@ -14,6 +15,7 @@ from attest.contract.config import RULES, Holds, Rule
 from attest.judging.evidence import note_case
 from attest.judging.options import takes
 from attest.judging.property import verifies
+from attest.outcomes import NotOffered
 
 SENSIBLE = Config(
     d_model=16,
@@ -69,16 +71,18 @@ def refusal(impl: JudgedImplementation, operation: str, name: str, value: Any) -
 
 
 def sensible(impl: JudgedImplementation, operation: str) -> Config:
-    """With the other schedule where only that is offered."""
-    config = SENSIBLE.but(dtype=impl.dtypes[0])
-    other = config.but(schedule="cosine")
-    return other if not takes(impl, operation, config) and takes(impl, operation, other) else config
+    """With another norm, activation or schedule where only that is offered; NotOffered where none is."""
+    for norm, activation, schedule in product(("post", "pre"), ("relu", "gelu"), ("inverse_sqrt", "cosine")):
+        config = SENSIBLE.but(norm=norm, activation=activation, schedule=schedule, dtype=impl.dtypes[0])
+        if takes(impl, operation, config):
+            return config
+    raise NotOffered(f"{operation} is built neither with norm='post' nor with norm='pre'")
 
 
 @verifies("M5.12")
 def senseless_configurations_are_refused(impl: JudgedImplementation, architecture: Architecture) -> None:
     """On construction, and not by an assert: python -O removes those."""
-    impl.build(architecture.operation, SENSIBLE.but(dtype=impl.dtypes[0]))
+    impl.build(architecture.operation, sensible(impl, architecture.operation))
     for operation, name, value in senseless(impl, architecture):
         note_case(f"{name}={value!r}", name)
         error = refusal(impl, operation, name, value)
