@@ -20,6 +20,7 @@ class Evidence:
     worst_case: str = ""
     case: str = ""
     example_ratio: float = 0.0
+    refused: Counter[str] = field(default_factory=Counter)  # cases that are not offered, by the words
     data: dict[str, Any] = field(default_factory=dict)  # curves and pictures for the report
 
     def begin(self, case: str, regimes: tuple[str, ...]) -> None:
@@ -28,6 +29,13 @@ class Evidence:
         self.example_ratio = 0.0
         self.examples += 1
         self.regimes.update(regimes)
+
+    def refuse(self, words: str, regimes: tuple[str, ...]) -> None:
+        """The example that has begun is not offered, so it is no evidence."""
+        self.examples -= 1
+        self.regimes.subtract(regimes)
+        self.regimes = +self.regimes
+        self.refused[words] += 1
 
     def saw(self, ratio: float) -> None:
         """An error of `ratio` times its bound."""

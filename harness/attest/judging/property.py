@@ -23,8 +23,10 @@ from attest.contract import ENCODER_DECODER
 from attest.judging.asking import resolve
 from attest.judging.evidence import current
 from attest.milestone_registry import load_parts
-from attest.outcomes import Violation
+from attest.outcomes import NotOffered, Violation
 
+# Where so many cases in a row are refused and none was offered, no more are tried.
+PATIENCE = 24
 EXAMPLES = {"quick": 16, "standard": 60, "deep": 400}
 
 
@@ -174,16 +176,31 @@ def _search(property: Property, impl: JudgedImplementation, profile: str, seed: 
     import hypothesis
     from hypothesis import strategies
 
+    tally = {"offered": 0, "refused": 0}
+
     @_settings(property, profile)  # type: ignore[untyped-decorator]
     @hypothesis.seed(seed)
     @hypothesis.given(strategies.fixed_dictionaries(dict(property.strategies)))
     def search(drawn: dict[str, Any]) -> None:
-        _example(property, impl, drawn)
+        if not tally["offered"] and tally["refused"] >= PATIENCE:
+            hypothesis.reject()
+        try:
+            _example(property, impl, drawn)
+            tally["offered"] += 1
+        except NotOffered:
+            tally["refused"] += 1
+            hypothesis.reject()  # another case is drawn instead: the verdict does not hang on the draw
+        except Violation:
+            tally["offered"] += 1
+            raise
         ratio = current().example_ratio
         if ratio > 0:
             hypothesis.target(min(ratio, 1e6), label="error over bound")
 
-    _reporting_flakes(search)
+    try:
+        _reporting_flakes(search)
+    except hypothesis.errors.Unsatisfiable:
+        raise NotOffered(next(iter(current().refused), "no case is offered")) from None
 
 
 def _explore(property: Property, impl: JudgedImplementation, profile: str, seed: int) -> None:
@@ -238,7 +255,11 @@ def _example(property: Property, impl: JudgedImplementation, drawn: Mapping[str,
     fitted = {k: v.fitted(impl) if hasattr(v, "fitted") else v for k, v in drawn.items()}
     regimes = tuple(r for v in fitted.values() for r in getattr(v, "regimes", ()))
     current().begin(print_drawn(fitted), regimes)
-    property.check(impl, **fitted, **property.fixed)
+    try:
+        property.check(impl, **fitted, **property.fixed)
+    except NotOffered as refusal:
+        current().refuse(str(refusal), regimes)
+        raise
 
 
 def print_drawn(drawn: Mapping[str, Any]) -> str:

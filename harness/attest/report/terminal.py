@@ -47,6 +47,9 @@ def _one(document: Document, plan: Plan) -> Iterator[str]:
         found = [_named(r) for r in rows if r["verdict"] == verdict]
         if found:
             yield from _wrapped(verdict, ", ".join(found), lines=2)
+    restricted = [f"{_named(r)} {r['reason']}" for r in rows if r["verdict"] == PASS and r["reason"]]
+    if restricted:
+        yield from _wrapped("restricted", ", ".join(restricted), lines=2)
     yield from _next_step(document, plan)
     yield from _reports(plan, document["implementation"])
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from attest.boundary import JudgedImplementation
 from attest.contract import OPERATIONS
-from attest.judging.evidence import Evidence, collecting
+from attest.judging.evidence import Evidence, collecting, current
 from attest.judging.property import Property, parse_case, parse_drawn, run_property
 from attest.machine import lacking
 from attest.outcomes import NotOffered, NotRun, Timeout, Violation
@@ -78,12 +78,10 @@ def _outcome(
         known = _known(impl, criterion.id)
         if known is not None:
             return _judge_witness(known, properties, impl, settings)
-        for property in properties:
-            if property.runs_in(settings.profile):
-                _run(property, impl, settings)
+        _run_all([p for p in properties if p.runs_in(settings.profile)], impl, settings)
         if not properties:
             return {"verdict": ERROR, "reason": f"no property verifies {criterion.id}", "internal": True}
-        return {"verdict": PASS, "reason": ""}
+        return {"verdict": PASS, "reason": _restriction()}
     except NotOffered as reason:
         return {"verdict": NOT_OFFERED, "reason": str(reason)}
     except NotRun as reason:
@@ -104,6 +102,24 @@ def _outcome(
         return {"verdict": ERROR, "reason": f"the harness failed: {_origin(error)}", "internal": True}
     except BaseException as error:  # no Exception and no signal: only an implementation raises such a thing
         return {"verdict": ERROR, "reason": f"the implementation raised {sentence(error)}"}
+
+
+def _restriction() -> str:
+    """What the verdict does not cover because it is not offered, in the refusals' own words."""
+    refused = current().refused
+    return f"judged without: {'; '.join(sorted(refused))}" if refused else ""
+
+
+def _run_all(properties: Sequence[Property], impl: JudgedImplementation, settings: Settings) -> None:
+    """All of them, so that one question that is not offered does not hide another's failure."""
+    refusals = []
+    for property in properties:
+        try:
+            _run(property, impl, settings)
+        except NotOffered as reason:
+            refusals.append(reason)
+    if refusals:
+        raise refusals[0]
 
 
 def _run(property: Property, impl: JudgedImplementation, settings: Settings) -> None:
@@ -180,7 +196,8 @@ def _thin(
     floor = sum(p.floor(settings.profile) for p in properties if p.runs_in(settings.profile))
     if outcome["verdict"] != PASS or evidence.examples >= floor or settings.case is not None:
         return {}
-    return {"verdict": THIN, "reason": f"ran {evidence.examples} examples, fewer than its floor of {floor}"}
+    reason = f"ran {evidence.examples} examples, fewer than its floor of {floor}"
+    return {"verdict": THIN, "reason": "; ".join(filter(None, (reason, outcome["reason"])))}
 
 
 def _failure(violation: Violation, properties: Sequence[Property]) -> Failure:

@@ -1,0 +1,56 @@
+"""An implementation that leaves out some cases by NotImplementedError is judged on the others."""
+
+from __future__ import annotations
+
+import pytest
+
+from attest.boundary import JudgedImplementation
+from attest.judging.catalogue import defects
+from attest.judging.property import load_properties
+from attest.reference.implementation import ReferenceImplementation
+from attest.running.judging import Settings, judge
+from attest.spec import load_spec
+
+WORDS = "even widths only"
+
+
+def refusing(implementation, when):
+    """The implementation, whose layer norm is not built where `when` holds for the config."""
+    build = implementation.layer_norm
+
+    def layer_norm(config):
+        if when(config):
+            raise NotImplementedError(WORDS)
+        return build(config)
+
+    implementation.layer_norm = layer_norm
+    return implementation
+
+
+def judged(implementation, *, seed=0):
+    criterion = next(c for c in load_spec().criteria if c.id == "M4.9")
+    settings = Settings(profile="quick", seed=seed)
+    return judge(criterion, load_properties()["M4.9"], JudgedImplementation(implementation), settings)
+
+
+def odd(config):
+    return config.d_model % 2 == 1
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_cases_that_are_offered_decide(seed):
+    record = judged(refusing(ReferenceImplementation(), odd), seed=seed)
+    assert record.verdict == "pass", record.reason
+    assert record.reason == f"judged without: layer_norm: {WORDS}"
+    assert record.examples >= record.floor
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_refusal_does_not_hide_a_failure(seed):
+    record = judged(refusing(defects()["unbiased_variance"].build(), odd), seed=seed)
+    assert record.verdict == "fail", record.reason
+
+
+def test_where_no_case_is_offered_the_criterion_is_not():
+    record = judged(refusing(ReferenceImplementation(), lambda config: True))
+    assert (record.verdict, record.reason) == ("not offered", f"layer_norm: {WORDS}")
