@@ -19,7 +19,7 @@ QUICKLY_DEAD = {
     "no_scale": "M1.10",
     "mask_after_softmax": "M1.3",
     "causal_off_by_one": "M1.5",
-    "silent_broadcast": "M1.14",
+    "silent_broadcast": "M1.14b",
     "loop_over_positions": "M1.7",
     "split_without_transpose": "M2.9",
     "mask_broadcast_over_heads": "M2.8",

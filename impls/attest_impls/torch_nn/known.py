@@ -17,7 +17,7 @@ ATTENTION = (
         "junk=nan",
     ),
     KnownFailure(
-        "M1.14",
+        "M1.14b",
         "scaled_dot_product_attention repeats a batch of 1 in k and v without a word",
         f"{_DOCS}torch.nn.functional.scaled_dot_product_attention.html",
         "a batch of 1 in k and v only",

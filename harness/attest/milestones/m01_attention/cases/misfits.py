@@ -6,6 +6,16 @@ import numpy as np
 
 from attest.contract import Array
 
+# These have one reading: the array repeated, or an empty sum. The others have no right result.
+REPEATED = (
+    "a batch of 1 in k and v only",
+    "a batch of 1 in v only",
+    "one head in v, three in q and k",
+    "no batch axis in k and v",
+    "a mask of rank 4 for inputs of rank 3",
+    "no keys",
+)
+
 
 def misfits(dtype: str) -> dict[str, tuple[str, dict[str, Array]]]:
     """What is wrong: the argument at fault, and the inputs."""

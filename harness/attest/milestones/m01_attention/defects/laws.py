@@ -107,7 +107,7 @@ class output_doubled(Attention):
         return ops.scale(super().mix(weights, v, where), 2.0)
 
 
-@defect("M1.14", "M1.14a")
+@defect("M1.14b", "M1.14a")
 class silent_broadcast(ReferenceComponent):
     """A batch of 1 in k or v is repeated without a word."""
 
@@ -119,7 +119,7 @@ class silent_broadcast(ReferenceComponent):
         super().check_inputs(inputs)
 
 
-@defect("M1.14")
+@defect("M1.14b")
 class no_keys_give_nothing(ReferenceComponent):
     """No keys at all give an empty sum."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 
 import numpy as np
@@ -22,7 +23,7 @@ from attest.judging.laws import (
 )
 from attest.judging.property import given, verifies
 from attest.milestones.m01_attention.cases.attention import AttentionCase, attention_cases
-from attest.milestones.m01_attention.cases.misfits import misfits
+from attest.milestones.m01_attention.cases.misfits import REPEATED, misfits
 from attest.outcomes import Expected
 
 MIXING = ("unit", "saturated", "offset")
@@ -97,11 +98,22 @@ law_holds(
 
 @verifies("M1.14")
 def misfits_are_refused(impl: JudgedImplementation) -> None:
-    """An exception, never a silent broadcast."""
-    component = impl.build("attention", Config(dtype=impl.dtypes[0]))
-    for what, (_, inputs) in misfits(impl.dtypes[0]).items():
+    """An exception where no result is right."""
+    expect_misfits_refused(impl, [what for what in misfits(impl.dtypes[0]) if what not in REPEATED])
+
+
+@verifies("M1.14b")
+def nothing_is_repeated_to_fit(impl: JudgedImplementation) -> None:
+    """An exception where the arrays fit after one is repeated, or where there is nothing to sum."""
+    expect_misfits_refused(impl, REPEATED)
+
+
+def expect_misfits_refused(impl: JudgedImplementation, names: Iterable[str]) -> None:
+    """An exception for each."""
+    component, every = impl.build("attention", Config(dtype=impl.dtypes[0])), misfits(impl.dtypes[0])
+    for what in names:
         note_case(what, "refusal")
-        expect_refused(partial(component.component, **inputs), what)
+        expect_refused(partial(component.component, **every[what][1]), what)
 
 
 @verifies("M1.14a")
