@@ -1,9 +1,9 @@
 """The parts of one component, put together.
 
 `SLOTS` says which class stands in which place: for every slot a table from a value of the config to a class.
-A further positional encoding, norm or wiring is one more class and one more row. A class that is given to
-`Parts` replaces the class that it is derived from, and nothing else: that is how defects, variants and the
-oracle differ from the reference.
+A further positional encoding, norm or wiring is one more class and one more row; many rows stand beside
+their classes. A class that is given to `Parts` replaces the class that it is derived from, and nothing else:
+that is how defects, variants and the oracle differ from the reference.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from attest.reference.models.encoder_decoder import EncoderDecoder
 from attest.reference.parts.attention import Attention
 from attest.reference.parts.dropout import Dropout
 from attest.reference.parts.embedding import Embedding, Logits
-from attest.reference.parts.feed_forward import FeedForward, Gelu, Relu
+from attest.reference.parts.feed_forward import ACTIVATIONS, Activation, FeedForward
 from attest.reference.parts.heads import HeadByHead, MultiHead
 from attest.reference.parts.layers import Layers
 from attest.reference.parts.linear import Linear, Projections
@@ -61,7 +61,7 @@ SLOTS: Mapping[str, Slot] = {
     "embedding": _only(Embedding),
     "logits": _only(Logits),
     "norm": _only(LayerNorm),
-    "activation": Slot({"relu": Relu, "gelu": Gelu}, field="activation"),
+    "activation": Slot(ACTIVATIONS, field="activation"),
     "feed_forward": _only(FeedForward),
     "residual": _only(Residual),
     "layers": _only(Layers),
@@ -90,7 +90,7 @@ class Parts:
     embedding: Embedding
     logits: Logits
     norm: LayerNorm
-    activation: Relu | Gelu
+    activation: Activation
     feed_forward: FeedForward
     residual: Residual
     layers: Layers

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from attest.contract import parameters
 from attest.contract.operation import Form, Operation, floats, mask, register_operation
+from attest.contract.operations.embeddings import FEED_FORWARD
 
-LAYER = frozenset({"d_model", "num_heads", "d_ff", "dropout", "norm", "norm_eps", "activation", "bias"})
+LAYER = FEED_FORWARD.reads | {"num_heads", "norm", "norm_eps"}
 ENCODES = {"x": floats("B T D"), "mask": mask("B T T")}
 DECODES = {
     "x": floats("B T D"),

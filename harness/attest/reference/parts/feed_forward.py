@@ -5,6 +5,7 @@ Shapes: B batch, T positions, D width.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from attest.reference import ops
@@ -16,18 +17,28 @@ if TYPE_CHECKING:
     from attest.reference.assembly import Parts
 
 
-class Relu(Part):
+class Activation(Part):
+    """A function of each number by itself."""
+
+    def __call__(self, x: Var) -> Var:
+        raise NotImplementedError
+
+
+class Relu(Activation):
     """max(0, x)."""
 
     def __call__(self, x: Var) -> Var:
         return ops.relu(x)
 
 
-class Gelu(Part):
+class Gelu(Activation):
     """x times the normal distribution function of x."""
 
     def __call__(self, x: Var) -> Var:
         return ops.gelu(x)
+
+
+ACTIVATIONS: Mapping[str, type[Activation]] = {"relu": Relu, "gelu": Gelu}
 
 
 class FeedForward(Part):
