@@ -18,9 +18,9 @@ REPORTS = ROOT / os.environ.get("ATTEST_REPORTS", "reports/kept")
 NUMBERED = [m.id for m in load_spec().milestones if m.id.removeprefix("M").isdigit()]
 MUST_CONFORM = {
     "eager": NUMBERED,
-    "compiled": [m.id for m in load_spec().milestones],
+    "compiled": [m.id for m in load_spec().milestones if m.id != "M9"],  # it has no rms_norm
     "numpy_scratch": NUMBERED,
-    "torch_nn": ["M1", "M2", "M4"],
+    "torch_nn": ["M1", "M2", "M4", "M9"],
 }
 
 

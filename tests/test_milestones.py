@@ -58,11 +58,10 @@ def written(path: Path, id: str, numbers: tuple[int, ...] = (1,)) -> Path:
 
 @pytest.fixture(scope="module")
 def spec(tmp_path_factory):
-    """A copy of our spec with M9 and M10."""
+    """A copy of our spec with M10."""
     folder = tmp_path_factory.mktemp("spec")
     for path in spec_directory().glob("*.toml"):
         shutil.copy(path, folder)
-    written(folder / "m09.toml", "M9")
     written(folder / "m10.toml", "M10", (10, 2, 1))
     return read_spec(sorted(folder.glob("*.toml"), reverse=True))
 

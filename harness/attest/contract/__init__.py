@@ -35,6 +35,7 @@ positional_encoding       x (B, T, D)                                   output (
 input_embedding           ids (B, T)                                    output (B, T, D); dropout(scaled
                                                                         tokens + positions)
 layer_norm                x (B, T, D)                                   output (B, T, D)
+rms_norm                  x (B, T, D)                                   output (B, T, D)
 encoder_layer             x (B, T, D), mask?                            output (B, T, D)
 decoder_layer             x (B, T, D), memory (B, S, D), mask?,         output (B, T, D); causal; `mask` on
                           memory_mask?                                  top of it

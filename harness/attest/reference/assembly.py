@@ -26,7 +26,7 @@ from attest.reference.parts.heads import HeadByHead, MultiHead
 from attest.reference.parts.layers import Layers
 from attest.reference.parts.linear import Linear, Projections
 from attest.reference.parts.masks import Masks
-from attest.reference.parts.norms import LayerNorm, Residual
+from attest.reference.parts.norms import LayerNorm, Residual, RMSNorm
 from attest.reference.parts.part import Part
 from attest.reference.parts.positions import Sinusoids
 from attest.reference.training.loss import Loss, Shift
@@ -61,6 +61,7 @@ SLOTS: Mapping[str, Slot] = {
     "embedding": _only(Embedding),
     "logits": _only(Logits),
     "norm": _only(LayerNorm),
+    "rms_norm": _only(RMSNorm),
     "activation": Slot(ACTIVATIONS, field="activation"),
     "feed_forward": _only(FeedForward),
     "residual": _only(Residual),
@@ -90,6 +91,7 @@ class Parts:
     embedding: Embedding
     logits: Logits
     norm: LayerNorm
+    rms_norm: RMSNorm
     activation: Activation
     feed_forward: FeedForward
     residual: Residual

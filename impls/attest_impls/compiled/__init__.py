@@ -90,6 +90,8 @@ class Compiled(Eager):
     def layer_norm(self, config: Config) -> CompiledComponent:
         return component("layer_norm", model.LayerNorm, config)
 
+    rms_norm = None  # type: ignore[assignment]  # not offered: no model is compiled with it yet
+
     def encoder_layer(self, config: Config) -> CompiledComponent:
         return component("encoder_layer", model.EncoderLayer, config, Encoding)
 

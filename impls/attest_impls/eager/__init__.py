@@ -69,6 +69,9 @@ class Eager:
     def layer_norm(self, config: Config) -> CheckedComponent:
         return component("layer_norm", model.LayerNorm, config)
 
+    def rms_norm(self, config: Config) -> CheckedComponent:
+        return component("rms_norm", model.RMSNorm, config)
+
     def encoder_layer(self, config: Config) -> CheckedComponent:
         return component("encoder_layer", model.EncoderLayer, config)
 

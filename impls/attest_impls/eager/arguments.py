@@ -167,6 +167,7 @@ _CHECKS: dict[str, Callable[..., None]] = {
     "positional_encoding": _positions,
     "input_embedding": lambda config, ids: check_ids("ids", ids, config.source_vocab, config.max_len),
     "layer_norm": _vectors,
+    "rms_norm": _vectors,
     "encoder_layer": _encoder,
     "decoder_layer": _decoder,
     "encoder": _encoder,

@@ -231,6 +231,20 @@ class LayerNorm(nn.Module):
         return (normalised * self.weight + self.bias).to(x.dtype)  # (B, T, D)
 
 
+class RMSNorm(nn.Module):
+    """x / sqrt(mean(x^2) + eps) * weight (https://arxiv.org/abs/1910.07467): no mean, no bias."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.eps = config.norm_eps
+        self.weight = nn.Parameter(torch.ones(config.d_model))
+
+    def forward(self, x: Tensor) -> Tensor:
+        wide = widened(x)
+        mean_square = wide.square().mean(-1, keepdim=True)  # (B, T, 1)
+        return (wide / torch.sqrt(mean_square + self.eps) * self.weight).to(x.dtype)  # (B, T, D)
+
+
 Sublayer = Callable[[Tensor], Tensor]
 
 

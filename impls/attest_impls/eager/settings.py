@@ -64,6 +64,7 @@ FIELDS: dict[str, tuple[str, ...]] = {
     "positional_encoding": ("d_model", "max_len"),
     "input_embedding": _EMBEDDING,
     "layer_norm": ("d_model", "norm_eps"),
+    "rms_norm": ("d_model", "norm_eps"),
     "encoder_layer": _LAYER,
     "decoder_layer": _LAYER,
     "encoder": (*_LAYER, "num_encoder_layers"),

@@ -51,6 +51,7 @@ class NumpyScratch:
     positional_encoding = builder(operations.PositionalEncoding)
     input_embedding = builder(operations.InputEmbeddingOperation)
     layer_norm = builder(operations.layer_norm)
+    rms_norm = builder(operations.rms_norm)
     encoder_layer = builder(stack_operations.encoder_layer)
     decoder_layer = builder(stack_operations.decoder_layer)
     encoder = builder(stack_operations.encoder)

@@ -1,4 +1,4 @@
-"""Layer normalisation; the paper's section 3.1 says where it stands.
+"""Layer normalisation; the paper's section 3.1 says where it stands. RMSNorm is that of later models.
 
 Shapes: ... any leading axes, D width.
 """
@@ -49,4 +49,30 @@ class LayerNorm(Map):
         dx: Array = dnormed - dnormed.mean(axis=-1, keepdims=True)
         dx -= through_root
         dx /= root
+        return dx
+
+
+class RMSNorm(Map):
+    """y = weight * n with n = x / sqrt(mean(x^2) + eps), over the last axis."""
+
+    def __init__(self, width: int, eps: float, dtype: DType) -> None:
+        super().__init__()
+        self.eps = float(eps)
+        self.params["weight"] = np.ones(width, dtype)
+
+    def forward(self, x: Array) -> tuple[Array, Cache]:
+        root = np.sqrt(np.square(x).mean(axis=-1, keepdims=True) + self.eps)  # (..., 1)
+        normed = x / root  # (..., D)
+        return normed * self.params["weight"], (normed, root)
+
+    def backward(self, dy: Array, cache: Cache) -> Array:
+        """With dn = dy * weight: dx = (dn - n * mean(dn * n)) / root.
+
+        An input moves its own output, and through the root all outputs of its row: the root moves by
+        x dx / (D root) for each input, and n by -n / root for each step of the root.
+        """
+        normed, root = cache
+        self.grads["weight"] += (dy * normed).sum(axis=tuple(range(dy.ndim - 1)))
+        dnormed = dy * self.params["weight"]  # (..., D)
+        dx: Array = (dnormed - normed * (dnormed * normed).mean(axis=-1, keepdims=True)) / root
         return dx

@@ -18,7 +18,7 @@ from .layers import Cache, DType, Layer, Map, Random
 from .loss import CrossEntropy
 from .masks import both, causal_mask
 from .multi_head import MultiHeadAttention, Projections
-from .norm import LayerNorm
+from .norm import LayerNorm, RMSNorm
 
 M = TypeVar("M", bound=Map)
 
@@ -132,6 +132,11 @@ def feed_forward(config: Config, dtype: DType, rng: Random) -> MapOperation[Feed
 def layer_norm(config: Config, dtype: DType, rng: Random) -> MapOperation[LayerNorm]:
     arguments.layer_norm(config)
     return MapOperation(LayerNorm(config.d_model, config.norm_eps, dtype), config.d_model, dtype)
+
+
+def rms_norm(config: Config, dtype: DType, rng: Random) -> MapOperation[RMSNorm]:
+    arguments.layer_norm(config)
+    return MapOperation(RMSNorm(config.d_model, config.norm_eps, dtype), config.d_model, dtype)
 
 
 class TokenEmbedding(Component[Embedding]):

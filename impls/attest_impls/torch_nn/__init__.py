@@ -67,6 +67,9 @@ class TorchNN:
     def layer_norm(self, config: Config) -> TorchComponent:
         return component(layers.layer_norm, config, call=lambda module, x: module(x))
 
+    def rms_norm(self, config: Config) -> TorchComponent:
+        return component(layers.rms_norm, config, call=lambda module, x: module(x))
+
     def encoder_layer(self, config: Config) -> TorchComponent:
         call = partial(layers.encode, heads=config.num_heads)
         return component(layers.encoder_layer, config, names.encoder_layer(config), call)

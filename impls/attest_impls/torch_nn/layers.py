@@ -69,6 +69,12 @@ def layer_norm(config: Config) -> nn.Module:
     return nn.LayerNorm(config.d_model, config.norm_eps)
 
 
+def rms_norm(config: Config) -> nn.Module:
+    if not hasattr(nn, "RMSNorm"):
+        raise NotImplementedError("torch has nn.RMSNorm from version 2.4 on")
+    return nn.RMSNorm(config.d_model, config.norm_eps)
+
+
 def encoder_layer(config: Config) -> nn.Module:
     return nn.TransformerEncoderLayer(config.d_model, **_layer_options(config))
 

@@ -1,4 +1,4 @@
-"""M4: the norm, the layers and the stacks."""
+"""M4: the norm, the layers and the stacks. M9: the norm of today's models."""
 
 from __future__ import annotations
 
@@ -24,6 +24,18 @@ LAYER_NORM = register_operation(
         gives={"output": "B T D"},
         reads=frozenset({"d_model", "norm_eps"}),
         parameters=parameters.norm,
+    )
+)
+
+RMS_NORM = register_operation(
+    Operation(
+        name="rms_norm",
+        form=Form.COMPONENT,
+        milestone="M9",
+        takes={"x": floats("B T D")},
+        gives={"output": "B T D"},
+        reads=frozenset({"d_model", "norm_eps"}),
+        parameters=lambda config: {"weight": (config.d_model,)},
     )
 )
 
