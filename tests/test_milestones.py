@@ -107,8 +107,8 @@ def test_the_diagnosis_of_m10_knows_the_defects_of_all_earlier_milestones(monkey
     known = {m: Defect(m, "A sin.", (f"{m}.1",), Attention) for m in ("M1", "M2", "M9", "M10", "M11", "MC")}
     monkeypatch.setattr(likeness, "defects", lambda: known)
     assert [d.name for _, d in likeness._candidates("M10.1")] == ["M10", "M1", "M2", "M9"]
-    assert [d.name for d in likeness._candidates("M2.1")] == ["M2", "M1"]
-    assert {d.name for d in likeness._candidates("MC.1")} == set(known)
+    assert [d.name for _, d in likeness._candidates("M2.1")] == ["M2", "M1"]
+    assert {d.name for _, d in likeness._candidates("MC.1")} == set(known)
 
 
 def test_a_folder_has_the_name_of_its_spec_file_and_all_its_parts():

@@ -91,7 +91,8 @@ class Config:
     dropout: float = _field(0.1, Holds.SHARE, "options")
     norm: str = choice("post", "pre")
     norm_eps: float = _field(1e-5, Holds.NUMBER, "options")
-    activation: str = choice("relu", "gelu")  # gelu is the exact one
+    activation: str = choice("relu", "gelu", "silu", "gelu_tanh")  # gelu is the exact one
+    gated: bool = flag(False)  # the feed-forward network multiplies by an activated gate
     bias: bool = flag(True)  # of every linear map; the norms keep theirs
     scale_embeddings: bool = flag(True)
     tie: bool = flag(False)  # projection.weight is target_embedding.weight

@@ -34,9 +34,10 @@ def multi_head(config: Config) -> Shapes:
 
 
 def feed_forward(config: Config) -> Shapes:
-    """Two linear maps."""
+    """Two linear maps, and a third for the gate where there is one."""
     d, inner = config.d_model, config.inner_width
-    return {**_linear("inner", inner, d, config), **_linear("outer", d, inner, config)}
+    gate = _linear("gate", inner, d, config) if config.gated else {}
+    return {**gate, **_linear("inner", inner, d, config), **_linear("outer", d, inner, config)}
 
 
 def norm(config: Config) -> Shapes:

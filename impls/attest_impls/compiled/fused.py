@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from attest_impls.eager.masks import without_unseen
-from attest_impls.eager.model import MultiHeadAttention, Transformer
+from attest_impls.eager.model import ACTIVATIONS, FeedForward, MultiHeadAttention, Transformer
 
 
 class FusedAttention(MultiHeadAttention):
@@ -67,6 +67,8 @@ class Dropout(nn.Dropout):
 
 def fuse(module: nn.Module) -> nn.Module:
     """Exchange every multi-head attention and every dropout inside a module, or the module itself."""
+    if isinstance(module, FeedForward):
+        check_offered(module)
     if isinstance(module, MultiHeadAttention):
         return FusedAttention(module)
     if isinstance(module, nn.Dropout):
@@ -78,6 +80,14 @@ def fuse(module: nn.Module) -> nn.Module:
             if isinstance(part, FusedAttention):
                 part.clean = True
     return module
+
+
+def check_offered(module: FeedForward) -> None:
+    """The graphs are those of the model of 2017."""
+    if module.gate is not None:
+        raise NotImplementedError("gated=True is not offered; choose False")
+    if module.activation not in (ACTIVATIONS["relu"], ACTIVATIONS["gelu"]):
+        raise NotImplementedError("activation is not offered; choose relu or gelu")
 
 
 def canonical_names(module: nn.Module) -> dict[str, str]:

@@ -30,6 +30,7 @@ In self-attention S = T. A mask is True where a query may attend to a key; masks
 
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -139,17 +140,32 @@ class MultiHeadAttention(nn.Module):
         return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)  # (B, T, D) -> (B, H, T, d)
 
 
+# gelu is the exact one, x Phi(x); gelu_tanh approximates Phi
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": torch.relu,
+    "gelu": nn.functional.gelu,
+    "silu": nn.functional.silu,
+    "gelu_tanh": partial(nn.functional.gelu, approximate="tanh"),
+}
+
+
 class FeedForward(nn.Module):
-    """W2 act(W1 x + b1) + b2, the same at every position (section 3.3). GELU is the exact one, x Phi(x)."""
+    """W2 act(W1 x + b1) + b2, the same at every position (section 3.3).
+
+    Later models have a gate: W2 (act(Wg x + bg) * (W1 x + b1)) + b2 (https://arxiv.org/abs/2002.05202).
+    """
 
     def __init__(self, config: Config) -> None:
         super().__init__()
+        self.gate = Linear(config.d_model, config.inner_width, config.bias) if config.gated else None
         self.inner = Linear(config.d_model, config.inner_width, config.bias)
         self.outer = Linear(config.inner_width, config.d_model, config.bias)
-        self.activation = torch.relu if config.activation == "relu" else nn.functional.gelu
+        self.activation = ACTIVATIONS[config.activation]
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.outer(self.activation(self.inner(x)))  # (B, T, D) -> (B, T, F) -> (B, T, D)
+        inner = self.inner(x)  # (B, T, F)
+        features = self.activation(inner) if self.gate is None else self.activation(self.gate(x)) * inner
+        return self.outer(features)  # (B, T, F) -> (B, T, D)
 
 
 class TokenEmbedding(nn.Embedding):

@@ -7,7 +7,7 @@ from typing import Any
 
 from attest.contract import Config
 
-ACTIVATIONS = ("relu", "gelu")
+ACTIVATIONS = ("relu", "gelu", "silu", "gelu_tanh")
 NORMS = ("post", "pre")
 SCHEDULES = ("inverse_sqrt", "cosine")
 
@@ -41,14 +41,14 @@ _RULES: dict[str, Rule] = {
     **dict.fromkeys(("dropout", "label_smoothing"), _SHARE),
     **dict.fromkeys(("norm_eps", "peak_rate"), _RATE),
     "clip_norm": (lambda v: v == math.inf or _RATE[0](v), "is not positive; give inf to clip nothing"),
-    **dict.fromkeys(("bias", "scale_embeddings", "tie"), _FLAG),
+    **dict.fromkeys(("bias", "gated", "scale_embeddings", "tie"), _FLAG),
     "floor_rate": (lambda v: is_number(v) and v >= 0, "is negative or not a number; give 0 or more"),
     "norm": (lambda v: v in NORMS, f"is unknown; choose one of {', '.join(NORMS)}"),
     "activation": (lambda v: v in ACTIVATIONS, f"is unknown; choose one of {', '.join(ACTIVATIONS)}"),
     "schedule": (lambda v: v in SCHEDULES, f"is unknown; choose one of {', '.join(SCHEDULES)}"),
 }
 
-_LAYER = ("d_model", "num_heads", "d_ff", "dropout", "norm", "norm_eps", "activation", "bias")
+_LAYER = ("d_model", "num_heads", "d_ff", "dropout", "norm", "norm_eps", "activation", "gated", "bias")
 _EMBEDDING = ("d_model", "max_len", "dropout", "scale_embeddings", "pad_id", "source_vocab")
 _SCHEDULE = ("d_model", "schedule", "warmup", "peak_rate", "floor_rate", "total_steps")
 _SPECIAL = ("source_vocab", "target_vocab", "pad_id", "bos_id", "eos_id")
@@ -59,7 +59,7 @@ FIELDS: dict[str, tuple[str, ...]] = {
     "attention": (),
     "qkv_projection": ("d_model", "bias"),
     "multi_head_attention": ("d_model", "num_heads", "dropout", "bias"),
-    "feed_forward": ("d_model", "d_ff", "activation", "bias"),
+    "feed_forward": ("d_model", "d_ff", "activation", "gated", "bias"),
     "token_embedding": ("d_model", "pad_id", "source_vocab"),
     "positional_encoding": ("d_model", "max_len"),
     "input_embedding": _EMBEDDING,

@@ -1,4 +1,4 @@
-"""ReLU and the exact GELU, each with its gradient.
+"""ReLU, the exact GELU, its approximation by tanh, and SiLU, each with its gradient.
 
 GELU(x) = x P(X <= x) for a standard normal X, and P(X <= x) = (1 + erf(x / sqrt 2)) / 2.
 """
@@ -41,7 +41,45 @@ class GELU(Map):
         return dx
 
 
-ACTIVATIONS: dict[str, type[Map]] = {"relu": ReLU, "gelu": GELU}
+class SiLU(Map):
+    """x s(x), s the logistic function 1 / (1 + exp(-x)), whose slope is s (1 - s)."""
+
+    def forward(self, x: Array) -> tuple[Array, Cache]:
+        share = logistic(x)
+        return x * share, (x, share)
+
+    def backward(self, dy: Array, cache: Cache) -> Array:
+        """By the product rule the slope is s + x s (1 - s)."""
+        x, share = cache
+        dx: Array = dy * share * (1 + x * (1 - share))
+        return dx
+
+
+class GELUTanh(Map):
+    """x (1 + t) / 2 with t = tanh(u) and u = sqrt(2 / pi) (x + c x^3): close to x Phi(x), and cheaper."""
+
+    c = 0.044715
+
+    def forward(self, x: Array) -> tuple[Array, Cache]:
+        t = np.tanh(math.sqrt(2 / math.pi) * (x + self.c * x * x * x))
+        return 0.5 * x * (1 + t), (x, t)
+
+    def backward(self, dy: Array, cache: Cache) -> Array:
+        """The slope is (1 + t) / 2 + x (1 - t^2) u' / 2, with u' = sqrt(2 / pi) (1 + 3 c x^2)."""
+        x, t = cache
+        du = math.sqrt(2 / math.pi) * (1 + 3 * self.c * x * x)
+        dx: Array = dy * (0.5 * (1 + t) + 0.5 * x * (1 - t * t) * du)
+        return dx
+
+
+ACTIVATIONS: dict[str, type[Map]] = {"relu": ReLU, "gelu": GELU, "silu": SiLU, "gelu_tanh": GELUTanh}
+
+
+def logistic(x: Array) -> Array:
+    """1 / (1 + exp(-x)), for negative x as exp(x) / (1 + exp(x)): neither exp overflows."""
+    e = np.exp(-np.abs(x))
+    share: Array = np.where(x < 0, e, 1) / (1 + e)
+    return share.astype(x.dtype)
 
 
 def normal_cdf(x: Array) -> Array:

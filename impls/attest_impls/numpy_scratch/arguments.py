@@ -85,7 +85,8 @@ def layer_norm(config: Config) -> None:
 
 def feed_forward(config: Config) -> None:
     positive_sizes(config, "d_model", "d_ff")
-    one_of("activation", config.activation, ("relu", "gelu"))
+    one_of("activation", config.activation, ("relu", "gelu", "silu", "gelu_tanh"))
+    require(isinstance(config.gated, bool), "gated", config.gated, "is neither True nor False", "try False")
     rate("dropout", config.dropout)
 
 

@@ -59,7 +59,8 @@ class TorchNN:
         )
 
     def feed_forward(self, config: Config) -> TorchComponent:
-        return component(layers.feed_forward, config, names.sequential(config), lambda module, x: module(x))
+        own_names = None if config.gated else names.sequential(config)
+        return component(layers.feed_forward, config, own_names, lambda module, x: module(x))
 
     def token_embedding(self, config: Config) -> TorchComponent:
         return component(layers.token_embedding, config, call=lambda module, ids: module(ids))

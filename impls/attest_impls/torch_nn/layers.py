@@ -3,6 +3,7 @@
 Shapes: B batch, T queries, S keys, D width.
 """
 
+from functools import partial
 from typing import Any
 
 from torch import Tensor, nn
@@ -52,11 +53,30 @@ def attend_with_heads(
     return output, weights
 
 
+def activation(config: Config) -> nn.Module:
+    tanh = partial(nn.GELU, approximate="tanh")
+    return {"relu": nn.ReLU, "gelu": nn.GELU, "silu": nn.SiLU, "gelu_tanh": tanh}[config.activation]()
+
+
+class GatedFeedForward(nn.Module):
+    """Written by hand of torch's maps and activations: torch has no such layer."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.gate, self.inner = (nn.Linear(config.d_model, config.inner_width, config.bias) for _ in range(2))
+        self.outer = nn.Linear(config.inner_width, config.d_model, config.bias)
+        self.activation = activation(config)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.outer(self.activation(self.gate(x)) * self.inner(x))
+
+
 def feed_forward(config: Config) -> nn.Module:
-    activation = {"relu": nn.ReLU, "gelu": nn.GELU}[config.activation]
+    if config.gated:
+        return GatedFeedForward(config)
     return nn.Sequential(
         nn.Linear(config.d_model, config.inner_width, config.bias),
-        activation(),
+        activation(config),
         nn.Linear(config.inner_width, config.d_model, config.bias),
     )
 
@@ -122,6 +142,8 @@ def decode(
 def _layer_options(config: Config) -> dict[str, Any]:
     if not config.bias:
         raise NotImplementedError("torch's layers with bias=False take the norms' bias away too")
+    if config.gated or config.activation in ("silu", "gelu_tanh"):
+        raise NotImplementedError("torch's layers have no gate and know relu and gelu only")
     if config.norm not in ("post", "pre"):
         raise ValueError(f"norm={config.norm!r} is unknown; choose one of post, pre")
     return {

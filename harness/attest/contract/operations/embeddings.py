@@ -12,7 +12,7 @@ FEED_FORWARD = register_operation(
         milestone="M3",
         takes={"x": floats("B T D")},
         gives={"output": "B T D"},
-        reads=frozenset({"d_model", "d_ff", "activation", "dropout", "bias"}),
+        reads=frozenset({"d_model", "d_ff", "activation", "gated", "dropout", "bias"}),
         parameters=parameters.feed_forward,
     )
 )

@@ -1,4 +1,4 @@
-"""Correct but unusual norms."""
+"""Correct but unusual norms and gated feed-forward networks."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 
 from attest.judging.catalogue import variant
 from attest.reference import ops
+from attest.reference.parts.feed_forward import FeedForward, Silu
 from attest.reference.parts.norms import RMSNorm
 from attest.reference.scope import Scope
 from attest.reference.tape import Array, Var, node
@@ -42,3 +43,27 @@ class rms_of_scaled_numbers(RMSNorm):
             return ((g - h * (g * h).mean(axis=-1, keepdims=True)) / (root * top),)
 
         return ops.mul(node(h, (x,), backward), p["weight"])
+
+
+@variant("M9")
+class gate_and_inner_in_one_product(FeedForward):
+    """The weights of gate and inner map are stacked; one product gives both."""
+
+    def features(self, x: Var, p: Scope) -> Var:
+        if not self.config.gated:
+            return super().features(x, p)
+        weight = ops.concat([p["gate.weight"], p["inner.weight"]], axis=0)
+        both = ops.matmul(x, ops.swap(weight))
+        if self.config.bias:
+            both = ops.add(both, ops.concat([p["gate.bias"], p["inner.bias"]]))
+        F = both.shape[-1] // 2
+        return self.gated(ops.columns(both, 0, F), ops.columns(both, F, 2 * F))
+
+
+@variant("M9")
+class silu_by_tanh(Silu):
+    """The logistic function as (1 + tanh(x / 2)) / 2, in float64."""
+
+    def __call__(self, x: Var) -> Var:
+        share = 0.5 * (1 + np.tanh(0.5 * x.value))
+        return ops.elementwise(x, x.value * share, share + x.value * share * (1 - share))

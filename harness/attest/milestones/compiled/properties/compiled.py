@@ -32,7 +32,6 @@ STEPS = 100
 UNFIT = (
     "k of length 5 and v of length 4",
     "k of length 1 and v of length 5",
-    "a batch of 1 in v only",
     "a mask for 4 keys out of 5",
     "a mask for a batch of 3",
 )

@@ -56,18 +56,18 @@ def rms_norm_of_a_worked_example(impl: JudgedImplementation) -> None:
 @verifies("M9.2")
 @given(case=rms_cases(), factor=st.sampled_from((0.01, 0.125, 3.0, 1000.0)))
 def rms_norm_ignores_scale(impl: JudgedImplementation, case: RmsCase, factor: float) -> None:
-    """A factor changes nothing but what eps accounts for."""
+    """A factor changes nothing but the weight of eps: rms(c x) / c is the root of mean(x^2) + eps / c^2."""
     component, x = case.loaded(impl), case.far_from_eps
     factor = min(factor, case.in_range(1e9) / 1000)  # float16 ends where others do not
     scaled = (x * factor).astype(x.dtype)
     before, after = component(x=x)["output"].astype(np.float64), component(x=scaled)["output"]
-    # 1 / sqrt(m + eps) is below 1 / sqrt(m) by at most eps / (2 m) of it.
-    by_eps = sum(case.eps / (2 * np.square(y, dtype=np.float64).mean(-1, keepdims=True)) for y in (x, scaled))
-    # x * factor is rounded before the norm sees it; the norm's own derivative is at most its output.
-    by_rounding = 2 * EPSILON[case.dtype]
-    bound = case.output_for({"x": x}).bound + case.output_for({"x": scaled}).bound
-    wanted = Expected(before, bound + (by_eps + by_rounding) * np.abs(before).max(-1, keepdims=True))
-    expect_close(after, wanted, f"output for {factor:g} times the input", factor=component.widening)
+    square = np.square(x, dtype=np.float64).mean(-1, keepdims=True)
+    wanted = before * np.sqrt((square + case.eps) / (square + case.eps / factor**2))
+    # x * factor is rounded before the norm sees it, which moves an output by at most twice as much.
+    rounding = 2 * EPSILON[case.dtype] * np.abs(before).max(-1, keepdims=True)
+    bound = case.output_for({"x": x}).bound + case.output_for({"x": scaled}).bound + rounding
+    what = f"output for {factor:g} times the input"
+    expect_close(after, Expected(wanted, bound), what, factor=component.widening)
 
 
 @verifies("M9.2")
