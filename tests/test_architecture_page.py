@@ -39,3 +39,14 @@ def test_the_criterion_of_the_example_is_where_the_page_says():
     found = PAGE.split("**M4.5**")[1].split("\n")[0]
     for path in re.findall(r"`((?:spec|harness)/[^`]+)`", found):
         assert '"M4.5"' in (ROOT / path).read_text(encoding="utf-8")
+
+
+def test_the_example_is_code_that_exists():
+    added = PAGE.split("```diff")[1].split("```")[0]
+    path, missing = None, []
+    for line in added.strip().splitlines():
+        if line.startswith("--- "):
+            path = ROOT / line.removeprefix("--- ")
+        elif line[1:].strip() and "..." not in line and line[1:] not in path.read_text(encoding="utf-8"):
+            missing.append(line)
+    assert missing == []

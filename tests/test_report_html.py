@@ -98,7 +98,9 @@ def test_every_criterion_opens_to_statement_why_and_evidence():
 
 def test_milestones_show_their_acceptance_criteria_and_verdicts():
     folded = re.sub(r"\s+", " ", read(student()).text)
-    assert "Of 7 milestones 2 do not conform, 1 is incomplete, 4 are not offered." in folded
+    others = len(SPEC.milestones) - 3
+    said = f"Of {others + 3} milestones 2 do not conform, 1 is incomplete, {others} are not offered."
+    assert said in folded
     assert "Acceptance criteria of M1" in folded
     assert "AC4 ✕" in folded
 

@@ -58,14 +58,23 @@ def _several(documents: Sequence[Document], plan: Plan) -> Iterator[str]:
     ids = list(dict.fromkeys(m["id"] for d in documents for m in d["milestones"]))
     names = [one_line(d["implementation"]) for d in documents]
     width = max([14, *map(len, names)])
-    yield f"  {'':<{width}} " + " ".join(f"{id:<8}" for id in ids)
-    for name, document in zip(names, documents):
-        cells = {m["id"]: _cell(m) for m in document["milestones"]}
-        yield (f"  {name:<{width}} " + " ".join(f"{cells.get(id, ''):<8}" for id in ids)).rstrip()
+    fitting = max(1, (WIDTH - width - 3) // 9)  # a cell has 8 characters and a space
+    for first in range(0, len(ids), fitting):
+        yield from _block(documents, names, ids[first : first + fitting], width)
     yield f"  {_LEGEND}"
     for name, document in zip(names, documents):
         yield from _wrapped(name, _advice(document, plan)[0], lines=2, margin=width + 3)
     yield from _reports(plan, *(d["implementation"] for d in documents))
+
+
+def _block(
+    documents: Sequence[Document], names: Sequence[str], ids: Sequence[str], width: int
+) -> Iterator[str]:
+    """The milestones that fit side by side: a line of ids, then a line for each implementation."""
+    yield (f"  {'':<{width}} " + " ".join(f"{id:<8}" for id in ids)).rstrip()
+    for name, document in zip(names, documents):
+        cells = {m["id"]: _cell(m) for m in document["milestones"]}
+        yield (f"  {name:<{width}} " + " ".join(f"{cells.get(id, ''):<8}" for id in ids)).rstrip()
 
 
 def _cell(milestone: MilestoneRow) -> str:
