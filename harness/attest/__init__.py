@@ -1,7 +1,8 @@
 """Attest: a conformance kit for Transformer implementations.
 
-Public are the names listed here, the manual in `attest.contract`, the adapters in `attest.adapters`, and for
-whoever adds a milestone `attest.properties` and `attest.checks`. Everything else is internal and may change.
+Public are the names listed here, the manual in `attest.contract`, and the adapters in `attest.adapters`.
+A plugin that adds a milestone also uses `attest.properties` and `attest.checks`. Everything else is internal
+and may change.
 """
 
 from __future__ import annotations

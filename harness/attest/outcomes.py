@@ -1,7 +1,7 @@
 """What can become of a check: a violation, not offered, not run, out of time; and what was expected.
 
-Any layer may raise these. None of them reads ambient state, so each can be made anywhere; whoever catches a
-`Violation` knows which case was running and adds it.
+Any layer may raise these. None of them reads ambient state, so each can be made anywhere; the code that
+catches a `Violation` knows which case was running and adds it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What whoever writes a property imports: the decorators. `attest.checks` has the assertions."""
+"""The decorators that an author of properties imports. `attest.checks` has the assertions."""
 
 from attest.judging.property import given, stateful, verifies
 

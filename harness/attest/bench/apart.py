@@ -79,7 +79,7 @@ class Apart:
 
 @contextmanager
 def apart(field: Field) -> Iterator[tuple[list[Apart], list[str]]]:
-    """The entrants, each in its process while this lasts, and who is missing."""
+    """Each entrant in a process of its own inside the block, and the names that are missing."""
     entrants, missing = field.entrants()
     with ExitStack() as stack:
         started = [Apart(entrant, field) for entrant in entrants]

@@ -1,8 +1,8 @@
 """Who takes part: implementations found through the registry, spoken to through the contract.
 
 An entrant makes, for one workload, a function without arguments that does the work once and answers how many
-tokens it handled; that is checked, so that nobody is fast by stopping early. Who is not alone in a process is
-slowed down by the others' threads: bench.apart gives each one of its own.
+tokens it handled; that is checked, so that no entrant is fast by stopping early. An entrant that shares a
+process is slowed down by the others' threads: bench.apart gives each one of its own.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Entrant:
 
     name: str
     prepare: Callable[[Workload], Run]
-    every: int = 1  # only each so-manieth part of the work is done, and the seconds are multiplied
+    every: int = 1  # one part in `every` of the work is done, and the seconds are multiplied by it
     peer: bool = False
     _run: Run = field(default=lambda: 0, init=False, repr=False)
 

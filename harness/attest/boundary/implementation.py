@@ -33,7 +33,7 @@ class JudgedImplementation:
         self.options: tuple[tuple[str, str], ...] = tuple(getattr(implementation, "options", ()))
         self.widened = _bounded(getattr(implementation, "wider_bounds", None) or {})
         self._components: dict[tuple[str, Config], JudgedComponent] = {}
-        self.calls: list[Call] | None = None  # a list while somebody listens
+        self.calls: list[Call] | None = None  # a list while diagnosis listens
 
     def offers(self, operation: str) -> bool:
         """Whether the implementation has this operation at all."""

@@ -79,7 +79,7 @@ class JudgedTrainer:
     def outcome(self, report: Mapping[str, float]) -> dict[str, Array]:
         """What the last step reported and how far each parameter has come.
 
-        Key biases are left out: their gradient is zero but for rounding, and Adam makes full steps of that.
+        Key biases are left out: their gradient is rounding noise, and Adam turns noise into full steps.
         """
         numbers = {name: np.asarray(value, np.float64) for name, value in report.items()}
         start = self._given or {}

@@ -124,9 +124,9 @@ def _bytes(array: Any) -> bytes:
 def bytecodes(call: Callable[[], Any]) -> int:
     """Python bytecodes executed by a call: a profile hook misses loops over operators and subscripts.
 
-    The garbage collector waits meanwhile: the finalisers of what others left would be counted too. The call
-    is made twice and counted the second time: that a frame asks for opcodes is heard by Python 3.12 from the
-    next start of tracing on, by Python 3.13 from the next call of the same code on (3.12.1, 3.13.0).
+    The garbage collector is switched off meanwhile: finalisers of other code's objects would be counted too.
+    The call is made twice and counted the second time: Python 3.12 reports opcodes only from the next start of
+    tracing on, Python 3.13 only from the next call of the same code on (seen with 3.12.1 and 3.13.0).
     """
     count = 0
 
@@ -180,7 +180,7 @@ def undisturbed(label: str, call: Callable[[], Any]) -> Any:
 
 
 def overwritten(arrays: Mapping[str, Any]) -> None:
-    """Fill what a caller holds with ones; nobody else may notice."""
+    """Fill the arrays that a caller holds with ones; the component must not be affected."""
     for array in _arrays(arrays).values():
         if array.flags.writeable:
             array.fill(1)

@@ -17,7 +17,7 @@ from attest.contract.arrays import Array, Arrays
 from attest.contract.config import Config
 from attest.contract.operation import Kind, operation_of
 
-SHIFTED = "shifted"  # the model reads the written stream but for its last column, and is asked what follows
+SHIFTED = "shifted"  # the model reads the written stream without its last column, and is asked what follows
 GIVEN = "given"  # a batch has `labels` beside the streams: ids at masked positions, or one class per row
 
 

@@ -53,7 +53,7 @@ class Naming:
 
 
 def strangers(chosen: Iterable[Defect]) -> Iterator[Stranger]:
-    """Each defect as somebody else's code, before the first criterion that names it."""
+    """Each defect presented as unknown code to the first criterion that names it."""
     for defect in chosen:
         implementation = defect.build()
         implementation.name = "stranger"

@@ -98,9 +98,9 @@ def verifies(
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Register a property for these criteria. `effort` multiplies the profile's number of examples.
 
-    One that `trains` a model is not put to other implementations to compare them. The criterion of a `costly`
-    one is tried by the self-test on those defects only that name it. The criterion of one that comes `first`
-    is judged before the others, which use what it has trained.
+    Diagnosis does not run a property that `trains` a model: each comparison would be a training. The self-test
+    tries the criterion of a `costly` property only on the defects that name it. The criterion of a property
+    that comes `first` is judged before the others, which use the model that it has trained.
     """
 
     def register(check: Callable[..., None]) -> Callable[..., None]:

@@ -25,7 +25,7 @@ class Target:
     device: str = "cpu"
     broken: str = ""
     milestones: tuple[Milestone, ...] = ()  # with the names of their operations
-    path: str = ""  # of a file, absolute: an implementation that changes the directory moves nobody else
+    path: str = ""  # of a file, absolute: changing the directory must not affect the others
 
     def loading(self) -> Request:
         """What to import, wherever this process is."""
@@ -58,7 +58,7 @@ class Plan:
         return tuple(id for id in self.criteria if _shard_of(id, label, count) == number)
 
     def waiting(self, label: str) -> tuple[str, ...]:
-        """Those of them that nobody has judged yet."""
+        """The criteria that have not been judged yet."""
         return tuple(id for id in self.chosen(label) if (label, id) not in self.done)
 
     def to_json(self) -> str:

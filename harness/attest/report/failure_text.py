@@ -15,7 +15,7 @@ WIDTH = 110
 
 
 def failure_text(row: CriterionRow) -> str:
-    """The failure under a heading that somebody else prints."""
+    """The lines of a failure; the caller prints the heading."""
     parts = [*failure_parts(row), ("explain", f"attest explain {row['id']}")]
     return "\n".join(line for name, text in parts for line in _part(name, text, WIDTH))
 

@@ -128,7 +128,7 @@ def _advice_on(row: CriterionRow, causes: Sequence[Cause]) -> list[str]:
 
 
 def _urgency(row: CriterionRow) -> str:
-    """A must stands in the way of conformance; the rest is said to be the rest."""
+    """Which failure to fix first, and whether it is a must."""
     if row["level"] == "must":
         return f"{row['id']} is the first to fix"
     return f"no must is among the failures; the first is {row['id']}, a {row['level']}"

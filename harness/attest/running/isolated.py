@@ -21,7 +21,7 @@ def main(questions: int, answers: int) -> None:
     """Answer every question with a record, until there are no more."""
     _end_with_parent()
     logging.getLogger().addHandler(logging.NullHandler())  # torch.compile alone logs thousands of lines
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever asks decides when a run is over
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that asks decides when a run is over
     with os.fdopen(questions, encoding="utf-8") as asked, os.fdopen(answers, "w", encoding="utf-8") as told:
         start = json.loads(asked.readline())
         sys.path[:] = start["path"]

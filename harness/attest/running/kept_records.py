@@ -157,7 +157,7 @@ def _records(lines: list[str], label: str, spec: Spec) -> Iterator[Record]:
 
 
 def _held(path: Path) -> IO[str]:
-    """The lock file with this process's number in it. The lock of a process that is gone holds nobody up."""
+    """The lock file with this process's number in it. The lock of a process that has ended is ignored."""
     while True:
         file = _opened(path)
         try:

@@ -42,7 +42,7 @@ def _put_back(before: dict[signal.Signals, Any]) -> None:
 
 
 def stop_without_reader(descriptor: int) -> None:
-    """End this process by SIGTERM when nobody reads this pipe any more: who followed the run was killed."""
+    """End this process by SIGTERM when the reading end of this pipe is closed: its reader was killed."""
 
     def watch() -> None:
         poll = select.poll()

@@ -39,7 +39,7 @@ _sink: list[int] = []
 
 
 def _nowhere() -> int:
-    """Where the clock in C writes the traceback that nobody reads."""
+    """Where the clock in C writes a traceback, which is discarded."""
     if not _sink:
         _sink.append(os.open(os.devnull, os.O_WRONLY))
     return _sink[0]

@@ -1,8 +1,8 @@
 """A trained model on disk that any implementation can read: canonical parameters, config and task.
 
-A directory holds `parameters.npz` and `model.json`; the second is written last, so that whoever finds it
-finds a whole model. `history` says how the training went, `error` why there is no model; files from before
-they existed lack both and are read as well.
+A directory holds `parameters.npz` and `model.json`; the second is written last, so that a model
+whose model.json exists is whole. `history` says how the training went, `error` why there is no model; older
+files lack both and are read as well.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def _model(directory: Path, about: dict[str, Any]) -> SavedModel:
 
 
 def _explained(directory: Path, read: Callable[[], Read]) -> Read:
-    """What was read; one sentence where a file is absent or damaged, whoever wrote it."""
+    """What was read; one sentence where a file is absent or damaged."""
     shown = printable(str(directory))
     try:
         return read()

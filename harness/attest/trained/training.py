@@ -63,9 +63,9 @@ HISTORY = tuple(f.name for f in fields(Trained) if f.name not in ("architecture"
 
 
 def trained(impl: JudgedImplementation, task: Task) -> Trained:
-    """The model this run has trained on the task; trained now by whoever asks first.
+    """The model this run has trained on the task; the first caller trains it.
 
-    A training that failed is shared too: whoever asks next meets the same Violation at once.
+    A training that failed is shared too: the next caller gets the same Violation at once.
     """
     directory = shared_directory() / _key(impl, task)
     with _locked(shared_directory() / f"{_key(impl, task)}.lock"):

@@ -78,7 +78,7 @@ def document(outcomes: Sequence[Outcome], annotations: Annotations, asked: int) 
 
 
 def open_survivors(outcomes: Sequence[Outcome], annotations: Annotations) -> list[Outcome]:
-    """Those that nobody has explained."""
+    """The survivors without an annotation."""
     return [o for o in outcomes if not _is_caught(o) and not _means(o, annotations)]
 
 

@@ -107,7 +107,9 @@ def _graph(
     function: Callable[..., Any], kind: type | None, settings: tuple[tuple[str, Any], ...]
 ) -> Callable[..., Any]:
     def backend(graph: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
-        from torch._inductor.compile_fx import compile_fx  # two seconds that refusals need not wait
+        from torch._inductor.compile_fx import (
+            compile_fx,  # imported late: it takes two seconds, which a refused argument should not cost
+        )
 
         _reports[-1].compilations += 1
         with _kernels_together(settings):

@@ -14,7 +14,7 @@ from .model import DecoderLayer, Transformer
 
 
 class StepwiseDecoder(Protocol):
-    """What a search asks of whoever decodes. This module is one."""
+    """What a search asks of a decoder. This module is one."""
 
     def start(self, model: Transformer, source: Tensor, capacity: int) -> Any: ...
 

@@ -57,7 +57,7 @@ class LayerCache:
 
 @dataclass(frozen=True)
 class State:
-    """What is known of a prefix. `source` and `tokens` are kept for whoever wants to start over."""
+    """What is known of a prefix. `source` and `tokens` are kept so that a defect can recompute the prefix."""
 
     source: Array  # (B, S)
     tokens: Array  # (B, t)

@@ -261,7 +261,7 @@ def use(
 
 
 def placed(what: str, call: Callable[[], Any]) -> None:
-    """Whatever is raised here is a matter of devices."""
+    """Run the call; any exception means that a tensor is on the wrong device."""
     try:
         call()
     except NotOffered:

@@ -182,7 +182,7 @@ class input_overwritten(ReferenceComponent):
 
 @defect("M1.15")
 class mask_overwritten(ReferenceComponent):
-    """The mask is turned round in place."""
+    """The caller's mask is inverted in place."""
 
     def accept(self, inputs: Inputs) -> dict[str, Any]:
         given = super().accept(inputs)

@@ -90,7 +90,7 @@ class attends_across_batch(MultiHead):
 
 @defect("M2.9")
 class positions_favoured(MultiHead):
-    """What the heads bring grows with the index of the query."""
+    """The output of the heads is multiplied by a factor that grows with the index of the query."""
 
     def merge(self, x: Var) -> Var:
         T = x.shape[2]

@@ -29,7 +29,7 @@ TINY = Config(
 
 @dataclass(frozen=True, kw_only=True)
 class OneSymbolCase(ArchitectureCase):
-    """Every prompt of one symbol, to be copied: whoever does not read it loses ln 8 on the first token."""
+    """Every prompt of one symbol, to be copied: without reading it a model loses ln 8 on the first token."""
 
     kind: ClassVar[str] = "one_symbol"
     lengths: ClassVar[tuple[str, ...]] = ("S",)

@@ -40,7 +40,7 @@ class wrong_exponent(Schedule):
 
 @defect("M5.5")
 class warms_up_for_ever(Schedule):
-    """max for min."""
+    """The schedule takes the larger of its two branches instead of the smaller."""
 
     def inverse_sqrt_rate(self, step: int) -> float:
         rising = step * self.config.warmup**-1.5 if self.config.warmup else 0.0
@@ -132,7 +132,7 @@ class clip_divides_by_zero(Clipping):
 
 @defect("M5.6a", "M5.6")
 class clip_to_squared_norm(Clipping):
-    """The root is forgotten."""
+    """The norm is the sum of squares, without the square root."""
 
     def clip_factor(self, norm: float) -> float:
         return super().clip_factor(norm * norm)
