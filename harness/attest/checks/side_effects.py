@@ -125,8 +125,8 @@ def bytecodes(call: Callable[[], Any]) -> int:
     """Python bytecodes executed by a call: a profile hook misses loops over operators and subscripts.
 
     The garbage collector is switched off meanwhile: finalisers of other code's objects would be counted too.
-    The call is made twice and counted the second time: Python 3.12 reports opcodes only from the next start of
-    tracing on, Python 3.13 only from the next call of the same code on (seen with 3.12.1 and 3.13.0).
+    The call is made twice and counted the second time: Python 3.12 reports opcodes only from the next start
+    of tracing on, Python 3.13 only from the next call of the same code on (seen with 3.12.1 and 3.13.0).
     """
     count = 0
 

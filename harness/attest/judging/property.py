@@ -98,8 +98,8 @@ def verifies(
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Register a property for these criteria. `effort` multiplies the profile's number of examples.
 
-    Diagnosis does not run a property that `trains` a model: each comparison would be a training. The self-test
-    tries the criterion of a `costly` property only on the defects that name it. The criterion of a property
+    Diagnosis does not run a property that `trains` a model: each comparison would be a training. The
+    self-test tries the criterion of a `costly` property only on the defects that name it. The criterion of a property
     that comes `first` is judged before the others, which use the model that it has trained.
     """
 

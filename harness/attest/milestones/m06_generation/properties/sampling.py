@@ -119,7 +119,7 @@ def the_likeliest_token_is_always_kept(impl: JudgedImplementation, case: LogitsC
 def fixed_odds(
     impl: JudgedImplementation, architecture: Architecture
 ) -> tuple[JudgedComponent, GenerationCase, Array]:
-    """A model that gives the same probabilities at every step: only the bias of its projection is not zero."""
+    """A model with the same probabilities at every step: only the bias of its projection is not zero."""
     case = plain_case(impl, architecture, limit=2)
     logits = np.full(case.num_classes, -1e4)
     logits[3 : 3 + len(ODDS)] = np.log(ODDS)
