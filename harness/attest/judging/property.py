@@ -99,8 +99,8 @@ def verifies(
     """Register a property for these criteria. `effort` multiplies the profile's number of examples.
 
     Diagnosis does not run a property that `trains` a model: each comparison would be a training. The
-    self-test tries the criterion of a `costly` property only on the defects that name it. The criterion of a property
-    that comes `first` is judged before the others, which use the model that it has trained.
+    self-test tries the criterion of a `costly` property only on the defects that name it. The criterion of
+    a property that comes `first` is judged before the others, which use the model that it has trained.
     """
 
     def register(check: Callable[..., None]) -> Callable[..., None]:
