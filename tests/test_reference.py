@@ -387,3 +387,15 @@ def test_the_gradient_of_a_bias_may_be_off_by_the_roundings_of_its_sum(seed):
     wanted = case.gradients_for()["outer.bias"]
     assert np.all(np.abs(summed - wanted.value) <= wanted.bound)
     assert wanted.bound < 1e-3 * np.abs(given).sum()
+
+
+@pytest.mark.parametrize(("dtype", "room"), [("bfloat16", True), ("float32", False)])
+def test_the_bound_of_weights_in_a_narrow_dtype_leaves_room_for_an_exchange(dtype, room):
+    """The case in which bfloat16 exchanges the two largest of nine weights; float32 has no such excuse."""
+    rng = np.random.default_rng(4277)
+    q, k = 30 * rng.standard_normal((1, 1, 11)), 30 * rng.standard_normal((1, 9, 11))
+    k[0, 1] = k[0, 0] * (1 + 2.0**-9)  # two keys that agree to bfloat16, with scores far above the others
+    q[0, 0] = k[0, 0]
+    inputs = {name: x.astype(np.float32) for name, x in {"q": q, "k": k, "v": k}.items()}
+    weights = expected("attention", Config(dtype=dtype), {}, inputs)["weights"]
+    assert bool(weights.bound[0, 0, 0] > 0.9) is room

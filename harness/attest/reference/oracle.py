@@ -48,7 +48,10 @@ def expected(operation: str, config: Config, parameters: Arrays, inputs: Arrays)
     eps = EPSILON[config.dtype]
     with np.errstate(all="ignore"):
         outputs = _run(operation, config, parameters, inputs, eps=eps, gradient=False)[0]
-        return {name: Expected(var.value, bound(var)) for name, var in outputs.items()}
+        return {
+            name: Expected(var.value, bound(var, peaked=config.dtype in _NARROW and name == "weights"))
+            for name, var in outputs.items()
+        }
 
 
 def expected_gradients(

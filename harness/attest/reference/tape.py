@@ -184,11 +184,16 @@ def _reachable(outputs: Iterable[Var]) -> set[Var]:
     return seen
 
 
-def bound(var: Var) -> Array:
-    """How far a correct implementation may be from each row of `var`: last axis kept with length 1."""
+def bound(var: Var, *, peaked: bool = False) -> Array:
+    """How far a correct implementation may be from each row of `var`: last axis kept with length 1.
+
+    The deviation of a row is the root mean square of its entries. Of a `peaked` row it is the largest: in a
+    narrow dtype rounding can exchange the two largest of S attention weights, an error of nearly 1 in two
+    entries, whose root mean square over the row is only sqrt(2 / S).
+    """
     value = np.atleast_1d(var.value)
     variance = np.zeros_like(value) if var.variance is None else np.atleast_1d(var.variance)
-    spread = np.sqrt(variance.mean(axis=-1, keepdims=True))
+    spread = np.sqrt((variance.max if peaked else variance.mean)(axis=-1, keepdims=True))
     size = np.abs(value).max(axis=-1, keepdims=True, initial=0.0)
     row: Array = FACTOR * (spread + var.eps * size + FLOOR)
     return row if var.ndim else row.reshape(())
