@@ -59,7 +59,7 @@ def read_file(path: Path, operations: Collection[str]) -> tuple[Table, list[Tabl
 
 
 def refuse(path: Path, rule: str) -> NoReturn:
-    """The one form of a refusal."""
+    """Raise a SpecError that begins with the file's name."""
     raise SpecError(printable(f"{path.name}: {rule}"))
 
 

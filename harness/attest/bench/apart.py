@@ -26,7 +26,7 @@ SECONDS_TO_END = 5
 
 @dataclass(frozen=True)
 class Field:
-    """Who takes part, in words that another process understands."""
+    """The entrants of a benchmark as plain names, which can be sent to another process."""
 
     requests: tuple[str, ...]
     device: str
@@ -34,7 +34,7 @@ class Field:
     with_peers: bool
 
     def entrants(self) -> tuple[list[Entrant], list[str]]:
-        """All of them, and one sentence for each peer that cannot."""
+        """The entrants that can run here, and one sentence for each peer that cannot."""
         others, missing = peers(self.threads) if self.with_peers else ([], [])
         return [*from_requests(self.requests, self.device), *others], missing
 
@@ -79,7 +79,7 @@ class Apart:
 
 @contextmanager
 def apart(field: Field) -> Iterator[tuple[list[Apart], list[str]]]:
-    """Each entrant in a process of its own inside the block, and the names that are missing."""
+    """Each entrant in a process of its own while the block runs, and the names that did not start."""
     entrants, missing = field.entrants()
     with ExitStack() as stack:
         started = [Apart(entrant, field) for entrant in entrants]

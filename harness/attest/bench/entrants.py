@@ -36,7 +36,7 @@ CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
 
 @dataclass
 class Entrant:
-    """A name in the table, and how to prepare it; `prepare` raises NotOffered with the reason."""
+    """One row of the benchmark: an implementation or a peer. `prepare` raises NotOffered with the reason."""
 
     name: str
     prepare: Callable[[Workload], Run]
@@ -45,7 +45,7 @@ class Entrant:
     _run: Run = field(default=lambda: 0, init=False, repr=False)
 
     def warm(self, work: Workload) -> None:
-        """Do it once: what is compiled or allocated at first is not timed; who does too little is refused."""
+        """Run the workload once, so that compiling is not timed; refuse an entrant that does too little."""
         with quiet(), collecting():
             try:
                 self._run = self.prepare(work)
@@ -56,7 +56,7 @@ class Entrant:
             raise NotOffered(f"{done} tokens instead of {work.units}")
 
     def seconds(self, clock: str) -> float:
-        """What the work takes, once."""
+        """The seconds of one run of the workload."""
         now = CLOCKS[clock]
         with quiet():
             started = now()

@@ -21,13 +21,13 @@ class Timed(Protocol):
     peer: bool
 
     def warm(self, work: Workload) -> None:
-        """Be ready; NotOffered with the reason why not."""
+        """Prepare the workload and run it once; NotOffered with the reason where that fails."""
 
     def seconds(self, clock: str) -> float:
         """Do the work once; NotOffered where that fails."""
 
     def profile(self, most: int) -> list[tuple[str, float]]:
-        """The operations that take the largest shares of it."""
+        """The operations in which one run spends most of its time, with their shares."""
 
 
 @dataclass

@@ -95,7 +95,7 @@ class Workload:
 
 
 def workloads(shape: Shape) -> list[Workload]:
-    """All of them, at full length or short enough for a test."""
+    """Every workload, at full length or short enough for a test."""
     short, long = (100, 500) if shape is BASE else (10, 20)
     return [
         Workload(name="train", kind="train", shape=shape, B=16, tokens=shape.source),
@@ -108,7 +108,7 @@ def workloads(shape: Shape) -> list[Workload]:
 
 
 def chosen(shape: Shape, names: Iterable[str]) -> list[Workload]:
-    """Those with these names, or all; UsageError for a name that is none."""
+    """The workloads of these names, all where none is named; UsageError for an unknown name."""
     known = {work.name: work for work in workloads(shape)}
     wanted = list(names) or list(known)
     for name in wanted:

@@ -64,7 +64,7 @@ def _row(outcome: Outcome, timing: Timing) -> dict[str, Any]:
 
 
 def markdown(found: Mapping[str, Any]) -> str:
-    """The same for people."""
+    """The document as a Markdown page."""
     shape, ceilings = found["shape"], found["ceilings"]
     lines = [
         "# Benchmark",

@@ -48,7 +48,7 @@ class JudgedTrainer:
             self.model.load(parameters)
 
     def parameters(self) -> dict[str, Array]:
-        """Of the model."""
+        """The parameters of the trainer's model."""
         return self.model.parameters()
 
     def step(self, batch: Arrays) -> dict[str, float]:
@@ -164,7 +164,7 @@ class JudgedOptimizer:
         guarded("optimizer.step", lambda: self.optimizer.step(fresh(gradients), rate))
 
     def parameters(self) -> dict[str, Array]:
-        """Copies."""
+        """Copies of the parameters as they are now."""
         found = guarded("optimizer.parameters", self.optimizer.parameters)
         return arrays_of(found, "optimizer.parameters")
 

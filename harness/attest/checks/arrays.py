@@ -15,7 +15,7 @@ from attest.outcomes import Deviation, Expected, Violation
 
 
 def expect(condition: bool | np.bool_, seen: str) -> None:
-    """The sentence says what was seen instead."""
+    """Raise a Violation with this sentence, which says what was seen, unless the condition holds."""
     if not condition:
         raise Violation(seen)
 

@@ -61,12 +61,12 @@ class Workload:
 
     @property
     def num_classes(self) -> int:
-        """V."""
+        """V, the number of ids that the model can write."""
         return self.architecture.num_classes(self.config)
 
     @property
     def prompt(self) -> Array:
-        """(B, S)."""
+        """The prompt (B, S)."""
         return self.ids(self.S, stream=self.architecture.prompt)
 
     def ids(self, length: int, seed: int = 0, *, stream: str = "") -> Array:
@@ -112,7 +112,7 @@ class Decoding:
         _, self.state = self.model.step(self.state, self.token)
 
     def seconds(self) -> float:
-        """Of one step: the processor's own time where it does the work, so that neighbours do not count."""
+        """How long one step takes, in processor time where the CPU computes: other programs do not count."""
         on_cpu = self.model.config.device == "cpu"
         return seconds(self.step, time.process_time if on_cpu else time.perf_counter)
 
@@ -176,7 +176,7 @@ def loop_seconds(
 
 
 def seconds(call: Callable[[], Any], clock: Callable[[], float] = time.perf_counter) -> float:
-    """Of one call, without its warnings and prints."""
+    """How long one call takes, its warnings and prints hidden."""
     with quiet():
         started = clock()
         call()

@@ -48,7 +48,7 @@ def _watched(component: JudgedComponent, given: Mapping[str, Any]) -> tuple[Any,
 
 
 def _stir() -> None:
-    """Move the global generators on, so that setting them to the seed of the last call shows."""
+    """Draw from the global generators, so that one which a call seeds anew is seen to change."""
     np.random.random()
     random.random()
     if torch := sys.modules.get("torch"):

@@ -22,7 +22,7 @@ class Answer:
 
 
 def cost(call: Call) -> int:
-    """In calls; a training run costs one for each of its steps."""
+    """What asking this costs, in calls; a training run costs one for each of its steps."""
     return len(call.batches) if isinstance(call, Run) else 1
 
 
@@ -77,7 +77,7 @@ def same_answer(answer: Answer, call: Call) -> bool:
 
 
 def close(a: Array, b: Array) -> bool:
-    """Far wider than any rounding, far narrower than any defect."""
+    """Whether two answers agree; the tolerance is far wider than rounding, far narrower than any defect."""
     if a.shape != b.shape:
         return False
     if a.dtype.kind != "f" or not a.size:

@@ -135,7 +135,7 @@ def _traces(property: Property, impl: JudgedImplementation, case: str, seed: int
 
 
 def _effort(property: Property) -> float:
-    """Enough for forty cases; fewer where a case is dear."""
+    """How many calls may be spent: enough for forty cases, fewer where one case takes many calls."""
     return min(1.0, property.effort) * (NEIGHBOURS - 1) / EXAMPLES["quick"]
 
 
@@ -166,7 +166,7 @@ def _train_on(calls: Sequence[Call]) -> None:
 
 
 class _ears:
-    """Listen to an implementation's calls while the body runs."""
+    """Collect the calls that an implementation answers while the body runs."""
 
     def __init__(self, impl: JudgedImplementation) -> None:
         self.impl = impl
@@ -216,7 +216,7 @@ def _by_answers(
 
 
 def _likeness(defect: Defect, telling: Sequence[Trace], budget: Budget) -> Likeness | None:
-    """None where it answers none of the first cases the same."""
+    """How often a defect answers as the implementation does; None where it never does in the first cases."""
     defective = JudgedImplementation(defect.build())
     agreeing = [trace for trace in telling[:FIRST] if _agrees(defective, trace)]
     if not agreeing:

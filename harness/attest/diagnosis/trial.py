@@ -30,7 +30,7 @@ from attest.records.failure import Likeness
 
 @dataclass(frozen=True)
 class Stranger:
-    """An implementation whose defect is known to us and not to the diagnosis."""
+    """A faulty implementation whose fault the trial knows and the diagnosis is not told."""
 
     implementation: Any
     truth: str

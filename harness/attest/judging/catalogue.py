@@ -32,7 +32,7 @@ Class = TypeVar("Class", bound=type[Any])
 
 @dataclass(frozen=True)
 class Defect:
-    """One sin and the criteria that name it."""
+    """One known fault, and the criteria that must find it."""
 
     name: str
     sin: str
@@ -42,7 +42,7 @@ class Defect:
 
     @property
     def milestone(self) -> str:
-        """Of the first criterion that names it."""
+        """The milestone of the first criterion that names it."""
         return self.killers[0].partition(".")[0]
 
     def build(self) -> Any:

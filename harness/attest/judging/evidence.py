@@ -31,14 +31,14 @@ class Evidence:
         self.regimes.update(regimes)
 
     def refuse(self, words: str, regimes: tuple[str, ...]) -> None:
-        """The example that has begun is not offered, so it is no evidence."""
+        """Take back the example that has begun: what is not offered is no evidence."""
         self.examples -= 1
         self.regimes.subtract(regimes)
         self.regimes = +self.regimes
         self.refused[words] += 1
 
     def saw(self, ratio: float) -> None:
-        """An error of `ratio` times its bound."""
+        """Note an error that is `ratio` times its bound; the largest is kept with its case."""
         self.example_ratio = max(self.example_ratio, ratio)
         if self.worst_ratio is None or ratio > self.worst_ratio:
             self.worst_ratio, self.worst_case = ratio, self.case

@@ -130,7 +130,7 @@ def verifies(
 
 
 def register_property(property: Property) -> None:
-    """One more property of its criterion."""
+    """Add a property to those of its criterion."""
     _registry.setdefault(property.criterion, []).append(property)
 
 

@@ -27,7 +27,7 @@ class Likeness:
 
     @property
     def share(self) -> float:
-        """Of the telling cases."""
+        """The share of the compared cases in which both do the same."""
         return self.agrees / self.cases
 
     @property

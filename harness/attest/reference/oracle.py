@@ -68,7 +68,7 @@ def expected_gradients(
 
 @lru_cache(maxsize=64)
 def _parts(config: Config) -> Parts:
-    """Kept for its table of positions."""
+    """The oracle's parts for a config, kept because their table of positions is dear to make."""
     return oracle_parts(config)
 
 

@@ -164,7 +164,7 @@ def _likenesses(failure: Failure) -> list[LikenessRow]:
 
 
 def _replay(record: Record, target: Target | None) -> Replay:
-    """Where the runner could not say: the criterion as a whole."""
+    """A replay of the whole criterion, for a failure of which the runner knows no single case."""
     request = target.request if target else record.implementation
     dtype, device = (target.dtype, target.device) if target else (None, "cpu")
     return Replay(request, record.criterion, "", record.seed, record.profile, dtype, device)

@@ -49,7 +49,7 @@ def rows_of(document: Document) -> dict[str, CriterionRow]:
 
 
 def _refused(word: str) -> float:
-    """JSON has no NaN and no infinity, and no writer of ours lets one through."""
+    """Refuse NaN and infinity, which JSON does not have and no report of ours holds."""
     raise ValueError(word)
 
 

@@ -41,7 +41,10 @@ class CriteriaFile(pytest.File):
 
 
 def _judged_first() -> set[str]:
-    """Of our own criteria: the modules that plugins bring are imported only where they are judged."""
+    """The criteria whose properties train what others use.
+
+    Only our own are looked at: the modules that plugins bring are imported where they are judged.
+    """
     return {id for id, found in load_properties().items() if any(p.first for p in found)}
 
 

@@ -111,7 +111,7 @@ def _restriction() -> str:
 
 
 def _run_all(properties: Sequence[Property], impl: JudgedImplementation, settings: Settings) -> None:
-    """All of them, so that one question that is not offered does not hide another's failure."""
+    """Run every property, so that one whose operation is not offered does not hide another's failure."""
     refusals = []
     for property in properties:
         try:

@@ -92,7 +92,7 @@ class Conformance:
         self.plan_of_run = replace(plan, done=tuple(self.records))
 
     def let_go(self) -> None:
-        """Whatever becomes of the run: no lock stays, and no temporary directory."""
+        """Remove the locks and the temporary directory, however the run ended."""
         for kept in self._kept.values():
             kept.release()
         shutil.rmtree(self.plan_of_run.shared, ignore_errors=True)
@@ -138,7 +138,7 @@ class Conformance:
 
     @pytest.hookimpl(tryfirst=True, optionalhook=True)
     def pytest_timeout_cancel_timer(self, item: pytest.Item) -> bool | None:
-        """Nothing was set."""
+        """There is no timer of pytest-timeout to cancel, since none was set."""
         return True if isinstance(item, CriterionItem) else None
 
     @pytest.hookimpl(tryfirst=True)

@@ -39,7 +39,7 @@ _sink: list[int] = []
 
 
 def _nowhere() -> int:
-    """Where the clock in C writes a traceback, which is discarded."""
+    """An open file into which the watchdog of faulthandler writes its traceback; nobody reads it."""
     if not _sink:
         _sink.append(os.open(os.devnull, os.O_WRONLY))
     return _sink[0]

@@ -68,7 +68,7 @@ def norm_study(
 
 
 def _of_model(impl: JudgedImplementation, config: Config, depth: int, seed: int) -> dict[str, list[float]]:
-    """Of the cross-entropy of the next token."""
+    """The gradient norms of a whole model, for the cross-entropy of the next token."""
     batch = next(Task("copy").batches("train", seed))
     model = _new(impl, "transformer", config)
     inputs = {"source": batch["source"], "target": batch["target"][:, :-1]}
@@ -98,7 +98,7 @@ def _new(impl: JudgedImplementation, operation: str, config: Config) -> JudgedCo
 
 
 def cross_entropy_gradient(logits: Array, labels: Array) -> Array:
-    """Of the mean over labels that are not padding, by logits (B, T, V)."""
+    """The gradient with respect to logits (B, T, V) of the mean loss over labels that are not padding."""
     wide = logits.astype(np.float64)
     p = np.exp(wide - wide.max(-1, keepdims=True))
     p /= p.sum(-1, keepdims=True)

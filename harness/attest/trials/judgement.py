@@ -87,7 +87,7 @@ class Progress:
 
     @property
     def over(self) -> bool:
-        """A must has refused."""
+        """Whether a must has refused the implementation, so that no further criterion is needed."""
         return any(r.by_a_must for r in self.refusals)
 
 

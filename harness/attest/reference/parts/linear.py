@@ -38,7 +38,7 @@ class Projections(Part):
         return self.parts.linear(x, p, "value")
 
     def key_value(self, x: Var, p: Scope) -> tuple[Var, Var]:
-        """What multi-head attention reads, without the queries."""
+        """Keys and values of the same input."""
         return self.project_k(x, p), self.project_v(x, p)
 
     def qkv_projection(self, x: Var, p: Scope) -> dict[str, Var]:

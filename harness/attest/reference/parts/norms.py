@@ -25,7 +25,7 @@ Sublayer = Callable[[Var], Var]
 
 
 class LayerNorm(Part):
-    """Over the features of each position."""
+    """(x - mean) / sqrt(variance + eps) * weight + bias, over the features of each position."""
 
     def __call__(self, x: Var, p: Scope) -> Var:
         return ops.layer_norm(x, p["weight"], p["bias"], self.config.norm_eps)
@@ -48,7 +48,7 @@ class RMSNorm(Part):
         return node(h * weight.value, (x, weight), backward, variance)
 
     def variance(self, x: Var, weight: Var, h: Array, r: Array) -> Array:
-        """Of the output: what the inputs bring, and the roundings on the way."""
+        """The variance of the output's error: what the inputs bring, and the roundings on the way."""
         eps, width = tracks_error(x, weight), x.shape[-1]
         # dy = r w (dx - h mean(h dx)); of n independent errors a mean has 1/n of the average variance.
         inherited = variance_of(x) + h * h * (h * h * variance_of(x)).mean(axis=-1, keepdims=True) / width
