@@ -13,7 +13,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 export OMP_NUM_THREADS ?= 1
 
 .NOTPARALLEL:
-.PHONY: run test slow torture conformance fresh selftest mutation reports lint docs clean
+.PHONY: run test slow torture conformance unusual fresh selftest mutation reports lint docs clean
 
 # Judge our eager implementation. The report goes to reports/eager/, which git ignores.
 run: $(STAMP)
@@ -34,9 +34,16 @@ slow: $(STAMP)
 # Put the harness on trial, judge all our implementations again, and require of the new reports in reports/ what
 # the kept ones show: `attest diff` ends with 1 where a verdict is worse. No tracked file changes.
 conformance: selftest fresh slow
+	$(MAKE) unusual SEEDS=0..1 PROFILE=quick
 	ATTEST_REPORTS=reports $(BIN)/python -m pytest -q -m slow tests/test_kept_reports.py
 	for name in $(ALL); do \
 		$(BIN)/attest diff reports/kept/$$name/report.json reports/$$name/report.json || exit 1; done
+
+# Correct implementations that are written in unusual ways: none may be refused, whatever the seed. An hour on two cores.
+SEEDS := 0..19
+PROFILE := standard
+unusual: $(STAMP)
+	$(BIN)/attest trial tests/unusual.py --seeds $(SEEDS) --profile $(PROFILE) -n $(JOBS)
 
 # Judge all our implementations; the reports go to reports/, which git ignores. Exit code 1 is no failure here:
 # some implementations leave milestones open. What each must reach is in tests/test_kept_reports.py. compiled

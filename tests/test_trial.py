@@ -10,7 +10,7 @@ import pytest
 
 from attest import cli
 from attest.trials.judgement import Judgement, Refusal
-from attest.trials.presented import Asked, Presented, Tried, steps
+from attest.trials.presented import Asked, Presented, Tried, _at_seeds, steps
 from attest.trials.processes import Ended, each_apart
 from attest.trials.trial_table import document, lines
 
@@ -129,7 +129,7 @@ def test_the_verdict_of_a_trial_follows_from_who_refused():
 def test_the_diagnosis_is_held_against_the_names_of_the_file(said, named, worth):
     one = tried("a", False, said=said, named=named, looks_like=("scale_by_dk",), near=("no_scale",))
     assert one.diagnosis == worth
-    assert document([one], seed=0, profile="quick")["implementations"][0]["diagnosis"] == worth
+    assert document([one], seeds=(0,), profile="quick")["implementations"][0]["diagnosis"] == worth
 
 
 def test_the_criteria_are_those_of_what_is_offered_quick_before_standard():
@@ -164,3 +164,27 @@ def test_a_process_that_dies_costs_only_its_own_job():
         4: Ended("raised ValueError: four"),
         5: 25,
     }
+
+
+def test_a_correct_one_is_judged_at_every_seed_and_stops_at_the_first_that_refuses(monkeypatch):
+    asked_at = []
+
+    def judged(implementation, steps, *, seed, everything):
+        asked_at.append(seed)
+        refused = (Refusal("M1.2", "must", "quick", "fail", "off"),) if seed == 4 else ()
+        return Judgement(refused)
+
+    monkeypatch.setattr("attest.trials.presented.judgement", judged)
+    monkeypatch.setattr("attest.trials.presented.steps", lambda who, asked: ())
+    right = Presented("file.py", "right", correct=True)
+    tried = _at_seeds(None, right, Asked(seeds=(3, 4, 5)))
+    assert (tried.verdict, tried.seed, asked_at) == ("refused", 4, [3, 4])
+    assert "refused right with seed 4: M1.2 saw: off" in list(lines([tried]))
+    assert _at_seeds(None, right, Asked(seeds=(5, 6))).verdict == "passes"
+
+
+def test_seeds_that_are_no_range_are_refused(attest, tmp_path):
+    plugin(tmp_path, "    correct = True\n    def attention(self, config): pass\n")
+    code, _, said = attest("trial", "one.py", "--seeds", "5")
+    assert code == 2
+    assert "seeds='5' is no range; write for example 0..9" in said

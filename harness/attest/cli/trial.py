@@ -22,6 +22,8 @@ if TYPE_CHECKING:
               help="quick stops there; standard goes on with those that quick let pass.")  # fmt: skip
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(0), metavar="SEED",
               help="Of the drawn cases.")  # fmt: skip
+@click.option("--seeds", metavar="A..B",
+              help="Judge correct implementations at every seed from A to B.")  # fmt: skip
 @click.option("--costly", is_flag=True, help="Also the criteria that train a model or measure time.")
 @click.option("--all", "everything", is_flag=True,
               help="Every criterion that refuses; without it the first must that does ends it.")  # fmt: skip
@@ -40,6 +42,7 @@ def command(
     name: tuple[str, ...],
     profile: str,
     seed: int,
+    seeds: str | None,
     costly: bool,
     everything: bool,
     diagnose: bool,
@@ -53,18 +56,20 @@ def command(
     """
     from attest.registry import parse_request
     from attest.report.writing import as_json, write_text
+    from attest.running.many_seeds import seeds_of
     from attest.trials.presented import Asked, presented
     from attest.trials.trial_table import document, lines
 
     parse_request(file)
-    asked = Asked(milestone, criterion, profile, seed, costly, everything, diagnose)
+    wanted = (seed,) if seeds is None else tuple(seeds_of(seeds))
+    asked = Asked(milestone, criterion, profile, wanted, costly, everything, diagnose)
     _check(asked)
     chosen = _chosen(presented(file), name, asked)
     tried = _tried(chosen, asked, workers or min(2, os.cpu_count() or 1))
     for line in lines(tried):
         click.echo(line)
     if json_file is not None:
-        write_text(json_file, as_json(document(tried, seed=seed, profile=profile)))
+        write_text(json_file, as_json(document(tried, seeds=wanted, profile=profile)))
     ctx.exit(0 if all(t.as_it_should_be for t in tried) else 1)
 
 

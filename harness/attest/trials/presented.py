@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from attest.boundary import JudgedImplementation
@@ -50,7 +50,7 @@ class Asked:
     milestones: tuple[str, ...] = ()
     criteria: tuple[str, ...] = ()
     profile: str = "standard"
-    seed: int = 0
+    seeds: tuple[int, ...] = (0,)  # a correct one must pass at each; a faulty one is judged at the first
     costly: bool = False
     everything: bool = False
     diagnose: bool = False
@@ -64,6 +64,7 @@ class Tried:
     judgement: Judgement
     said: str = ""  # by the diagnosis of the first failure
     named: tuple[str, ...] = ()  # the defects that it names
+    seed: int = 0  # the last one it was judged at
 
     @property
     def verdict(self) -> str:
@@ -145,16 +146,24 @@ def _concerns(who: Presented, asked: Asked, id: str) -> bool:
 def _try(job: tuple[Presented, Asked]) -> Tried:
     who, asked = job
     implementation = next(i for i in load(parse_request(who.request)) if i.name == who.name)
-    with tempfile.TemporaryDirectory(prefix="attest-") as shared:
-        use_directory(shared)
-        found = judgement(
-            implementation, list(steps(who, asked)), seed=asked.seed, everything=asked.everything
-        )
-    first = found.first
+    tried = _at_seeds(implementation, who, asked)
+    first = tried.judgement.first
     if first is not None and not who.correct and (asked.diagnose or who.looks_like):
-        said, named = _diagnosis(implementation, first, asked.seed)
-        return Tried(who, found, said, named)
-    return Tried(who, found)
+        said, named = _diagnosis(implementation, first, tried.seed)
+        return replace(tried, said=said, named=named)
+    return tried
+
+
+def _at_seeds(implementation: Any, who: Presented, asked: Asked) -> Tried:
+    """At the first seed, and while a correct one passes at the others too."""
+    for seed in asked.seeds:
+        with tempfile.TemporaryDirectory(prefix="attest-") as shared:
+            use_directory(shared)
+            found = judgement(implementation, list(steps(who, asked)), seed=seed, everything=asked.everything)
+        tried = Tried(who, found, seed=seed)
+        if tried.verdict != "passes" or found.harness_failed:
+            break
+    return tried
 
 
 def _diagnosis(implementation: Any, refusal: Refusal, seed: int) -> tuple[str, tuple[str, ...]]:

@@ -41,12 +41,12 @@ def totals(tried: Sequence[Tried]) -> Iterator[str]:
         yield "diagnosis: " + ", ".join(f"{kind} {said[kind]}" for kind in (RIGHT, NEAR, WRONG, NONE))
 
 
-def document(tried: Sequence[Tried], *, seed: int, profile: str) -> dict[str, Any]:
+def document(tried: Sequence[Tried], *, seeds: Sequence[int], profile: str) -> dict[str, Any]:
     """The same for a program."""
     return {
         "format": 1,
         "spec_version": load_spec().version,
-        "seed": seed,
+        "seeds": list(seeds),
         "profile": profile,
         "implementations": [_row(one) for one in tried],
         "totals": list(totals(tried)),
@@ -79,7 +79,8 @@ def _complaint(one: Tried) -> Iterator[str]:
         yield f"missed {one.presented.name}: {one.presented.fault or 'the file does not say its fault'}"
     if one.verdict == "refused" and one.judgement.first is not None:
         first = one.judgement.first
-        yield f"refused {one.presented.name}: {first.criterion} saw: {first.reason}"
+        seed = f" with seed {one.seed}" if one.seed else ""
+        yield f"refused {one.presented.name}{seed}: {first.criterion} saw: {first.reason}"
     for failed in one.judgement.harness_failed:
         yield f"the harness failed on {one.presented.name} at {failed}"
 
@@ -89,6 +90,7 @@ def _row(one: Tried) -> dict[str, Any]:
     return {
         **asdict(one.presented),
         "verdict": one.verdict,
+        "seed": one.seed,
         "first": first.criterion if first else None,
         "diagnosis": one.diagnosis,
         "said": one.said,
