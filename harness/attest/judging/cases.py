@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from attest.boundary import JudgedComponent, JudgedImplementation
 from attest.contract import OPERATIONS, Array, Arrays, Config, Kind, Operation, float_dtype
 from attest.judging.options import first_offered
+from attest.judging.regimes import large_sizes
 from attest.outcomes import Expected
 from attest.reference.oracle import bounded_gradients, expected, random_parameters
 
@@ -64,6 +65,11 @@ class Case:
         return (self.regime, self.dtype, *sizes)
 
     @property
+    def hides(self) -> bool:
+        """Whether one of its masks may hide something."""
+        return any(getattr(self, name) not in ("none", "all") for name in self.masks)
+
+    @property
     def narrowed(self) -> Mapping[str, Any]:
         """The fields to change where every config costs a build: one of the few configs that are kept."""
         return {}
@@ -107,10 +113,12 @@ class OperationCase(Case):
     """A case of one operation. Its inputs follow from the record: a word of a shape is a field of the case.
 
     `settings` maps fields of the case to fields of the config; `constants` are fields of every config.
+    `stands_for` names the word of a shape or the field of the config of further fields that are sizes.
     """
 
     operates: ClassVar[str] = ""
     settings: ClassVar[Mapping[str, str]] = {}
+    stands_for: ClassVar[Mapping[str, str]] = {}
     constants: ClassVar[Mapping[str, Any]] = {"num_heads": 1}
 
     @property
@@ -130,6 +138,17 @@ class OperationCase(Case):
     def settled(self) -> Self:
         """With fields that follow from others."""
         return self
+
+    def enlarged(self, width: int) -> Self:
+        """This case with the sizes of `attest.judging.regimes`, and so wide."""
+        meanings = {**{name: name for name in self.lengths}, **self.settings, **self.stands_for}
+        own = {f.name for f in fields(self)}
+        sizes = large_sizes(
+            {name: meaning for name, meaning in meanings.items() if name in own},
+            width,
+            attends="num_heads" in self.record.reads,
+        )
+        return self.but(**sizes).settled()
 
     @property
     def fallbacks(self) -> tuple[dict[str, Any], ...]:
@@ -271,6 +290,8 @@ def parse_value(text: str) -> Any:
         raise ValueError(f"{kind}[{unknown[0]}=...] is unknown; a case of this kind has {', '.join(known)}")
     values = {name: _literal(value) for name, value in pairs.items()}
     for given in fields(_kinds[kind]):
+        if given.default is None:  # a size that may be left out
+            continue
         wants_word = not isinstance(given.default, int | float)
         if given.name in values and wants_word != isinstance(values[given.name], str):
             what = "a word" if wants_word else "a number"

@@ -117,8 +117,11 @@ def law_holds(
     sentence: str = "",
     effort: float = 1.0,
     needed: bool = True,
+    large: int = 2,
 ) -> None:
     """Register the law as a property of a criterion, for the operations that the cases draw.
+
+    Besides the drawn cases it meets `large` ones, see `attest.judging.regimes`.
 
     One that is not offered is passed over where it is not `needed`; otherwise the criterion is not offered.
     """
@@ -128,7 +131,7 @@ def law_holds(
             law.check(impl, case, **drawn)
 
     check.__name__, check.__doc__ = name, sentence or law.sentence
-    verifies(criterion, effort=effort)(given(case=cases, **law.draws)(check))
+    verifies(criterion, effort=effort, large=large)(given(case=cases, **law.draws)(check))
     declare_law(law, criterion, *operations)
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from inspect import signature
 from typing import Any
@@ -22,6 +23,7 @@ from attest.boundary import JudgedImplementation
 from attest.contract import ENCODER_DECODER
 from attest.judging.asking import resolve
 from attest.judging.evidence import current
+from attest.judging.regimes import large_examples
 from attest.milestone_registry import load_parts
 from attest.outcomes import NotOffered, Violation
 
@@ -47,6 +49,7 @@ class Property:
     costly: bool = False
     first: bool = False
     fixed: Mapping[str, Any] = field(default_factory=dict)  # keywords that are not drawn: the architecture
+    large: int = 0  # how many enlarged cases follow those that are drawn
 
     def examples(self, profile: str) -> int:
         """How many cases are drawn in a profile; 1 where nothing is drawn."""
@@ -95,8 +98,12 @@ def verifies(
     trains: bool = False,
     costly: bool = False,
     first: bool = False,
+    large: int = 0,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Register a property for these criteria. `effort` multiplies the profile's number of examples.
+
+    After the drawn cases come as many `large` ones for each operation, at most two, in every profile: some of
+    those that were drawn, with the sizes of `attest.judging.regimes`.
 
     Diagnosis does not run a property that `trains` a model: each comparison would be a training. The
     self-test tries the criterion of a `costly` property only on the defects that name it. The criterion of
@@ -122,6 +129,7 @@ def verifies(
                 costly=costly,
                 first=first,
                 fixed=fixed,
+                large=large,
             )
             register_property(found)
         return check
@@ -177,6 +185,7 @@ def _search(property: Property, impl: JudgedImplementation, profile: str, seed: 
     from hypothesis import strategies
 
     tally = {"offered": 0, "refused": 0}
+    passed: list[dict[str, Any]] = []
 
     @_settings(property, profile)  # type: ignore[untyped-decorator]
     @hypothesis.seed(seed)
@@ -187,6 +196,7 @@ def _search(property: Property, impl: JudgedImplementation, profile: str, seed: 
         try:
             _example(property, impl, drawn)
             tally["offered"] += 1
+            passed.append(drawn)
         except NotOffered:
             tally["refused"] += 1
             hypothesis.reject()  # another case is drawn instead: the verdict does not hang on the draw
@@ -201,6 +211,9 @@ def _search(property: Property, impl: JudgedImplementation, profile: str, seed: 
         _reporting_flakes(search)
     except hypothesis.errors.Unsatisfiable:
         raise NotOffered(next(iter(current().refused), "no case is offered")) from None
+    for large in large_examples(passed, property.large):
+        with suppress(NotOffered):
+            _example(property, impl, large)
 
 
 def _explore(property: Property, impl: JudgedImplementation, profile: str, seed: int) -> None:

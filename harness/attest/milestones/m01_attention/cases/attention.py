@@ -6,6 +6,7 @@ Shapes: q (B, T, d_k), k (B, S, d_k), v (B, S, d_v), with a head axis after B wh
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from attest.boundary import JudgedComponent
 from attest.contract import Array
 from attest.judging.cases import OperationCase, dtypes, regimes, seeds
+from attest.judging.regimes import hiding_mask
 
 MASKS = ("none", "keys", "pairs", "shared")
 HIDING = ("keys", "pairs", "shared")
@@ -36,6 +38,7 @@ class AttentionCase(OperationCase):
     lengths: ClassVar[tuple[str, ...]] = ("B", "H", "T", "S")
     masks: ClassVar[tuple[str, ...]] = ("mask",)
     operates: ClassVar[str] = "attention"
+    stands_for: ClassVar[Mapping[str, str]] = {"d_k": "d_model", "d_v": "d_model"}
 
     B: int = 1
     H: int = 0
@@ -46,6 +49,11 @@ class AttentionCase(OperationCase):
     mask: str = "none"
     causal: bool = False
     copies: int = 1  # how many times as many features `widened_features` gives
+
+    @property
+    def hides(self) -> bool:
+        """Under a causal mask the first query sees itself, so no key is hidden from all."""
+        return self.mask in HIDING and not self.causal
 
     @property
     def narrowed(self) -> dict[str, Any]:
@@ -94,9 +102,11 @@ class AttentionCase(OperationCase):
             return np.ones((self.T, 1), bool)
         if self.mask not in forms:
             return np.ones((self.B, *heads, 1, self.S), bool)
-        mask = self.rng(1).random(forms[self.mask]) < 0.6
-        mask[..., 0] = True  # the key every query may see, also under a causal mask
-        return mask
+        return hiding_mask(self.rng(1), forms[self.mask], self.reach(forms[self.mask][-2]))
+
+    def reach(self, queries: int) -> Any:
+        """The last key that each of so many rows of a mask may see, also under a causal mask."""
+        return np.arange(queries) + self.S - self.T if self.causal else self.S - 1
 
     @cached_property
     def visible(self) -> Array:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 from hypothesis import strategies as st
 
 from attest.contract import Array
 from attest.judging.cases import Case, seeds
+from attest.judging.regimes import POSITIONS, SIZES, WIDTHS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +22,13 @@ class MaskCase(Case):
 
     B: int = 1
     S: int = 1
+    V: int = 8
     pad_id: int = 0
+
+    def enlarged(self, width: int) -> Self:
+        """A longer row of a larger vocabulary; every other pad id is beyond the range of eight bits."""
+        pad_id = self.pad_id + (256 if width == WIDTHS[-1] else 0)
+        return self.but(B=4, S=POSITIONS, V=SIZES["source_vocab"], pad_id=pad_id)
 
     @cached_property
     def row_lengths(self) -> Array:
@@ -30,9 +37,9 @@ class MaskCase(Case):
 
     @cached_property
     def ids(self) -> Array:
-        """Ids below 8, padded with pad_id after each row's length."""
+        """Ids below V, padded with pad_id after each row's length."""
         rng = self.rng(1)
-        others = np.array([i for i in range(8) if i != self.pad_id], np.int64)
+        others = np.array([i for i in range(self.V) if i != self.pad_id], np.int64)
         ids = others[rng.integers(0, len(others), (self.B, self.S))]
         ids[np.arange(self.S) >= self.row_lengths[:, None]] = self.pad_id
         return ids

@@ -112,7 +112,7 @@ def attention_of_a_worked_example(impl: JudgedImplementation) -> None:
     expect_near(component(q=q, k=k, v=v)["output"], wanted, tolerance * component.widening, "output")
 
 
-@verifies("M1.3")
+@verifies("M1.3", large=2)
 @given(case=attention_cases())
 def weights_are_a_distribution(impl: JudgedImplementation, case: AttentionCase) -> None:
     """In [0, 1], and they sum to one over the keys."""

@@ -17,6 +17,7 @@ from attest.checks.arrays import (
     expect_zero,
 )
 from attest.judging.property import given, verifies
+from attest.judging.regimes import LENGTH
 from attest.milestones.m01_attention.cases.attention import (
     BLIND,
     FORMS,
@@ -28,8 +29,10 @@ from attest.milestones.m01_attention.cases.attention import (
 from attest.milestones.m01_attention.cases.masks import MaskCase, mask_cases
 from attest.outcomes import Expected
 
+LENGTHS = st.one_of(st.integers(1, 9), st.sampled_from((65, LENGTH, 260)))
 
-@verifies("M1.4")
+
+@verifies("M1.4", large=2)
 @given(case=attention_cases(masks=HIDING, min_keys=2), junk=st.sampled_from((1e6, 1e3, 1.0)))
 def masked_keys_are_inert(impl: JudgedImplementation, case: AttentionCase, junk: float) -> None:
     """Hidden keys have weight zero, and what stands behind them cannot reach the output."""
@@ -108,7 +111,7 @@ def non_finite_junk_is_inert(impl: JudgedImplementation, case: AttentionCase, ju
     expect_same_bits(component(**case.spoiled(junk))["output"], before, "output")
 
 
-@verifies("M1.4b")
+@verifies("M1.4b", large=2)
 @given(case=mask_cases())
 def length_mask_hides_the_tail(impl: JudgedImplementation, case: MaskCase) -> None:
     """True below the row's length."""
@@ -116,7 +119,7 @@ def length_mask_hides_the_tail(impl: JudgedImplementation, case: MaskCase) -> No
     expect_mask(impl.call("length_mask", case.row_lengths, case.S), wanted, "length_mask")
 
 
-@verifies("M1.4c")
+@verifies("M1.4c", large=2)
 @given(case=mask_cases())
 def padding_mask_hides_the_pads(impl: JudgedImplementation, case: MaskCase) -> None:
     """True where the id is not the pad id, whatever that is."""
@@ -133,7 +136,7 @@ def pads_are_hidden_wherever_they_stand(impl: JudgedImplementation, case: MaskCa
         expect_mask(seen, (ids != case.pad_id)[:, None, :], f"padding_mask of pads {where}")
 
 
-@verifies("M1.5")
+@verifies("M1.5", large=2)
 @given(case=attention_cases(causal=True))
 def weights_of_the_future_are_zero(impl: JudgedImplementation, case: AttentionCase) -> None:
     """Zero after the diagonal, and the diagonal itself is seen."""
@@ -144,7 +147,7 @@ def weights_of_the_future_are_zero(impl: JudgedImplementation, case: AttentionCa
     expect_close(weights, case.expected["weights"], "weights", factor=2 * component.widening)
 
 
-@verifies("M1.5")
+@verifies("M1.5", large=2)
 @given(
     case=attention_cases(causal=True, square=True, min_keys=2, masks=("none", "keys")),
     cut=st.integers(0, 7),
@@ -163,7 +166,7 @@ def the_future_is_hidden(impl: JudgedImplementation, case: AttentionCase, cut: i
 
 
 @verifies("M1.5a")
-@given(T=st.integers(1, 9), S=st.integers(1, 9))
+@given(T=LENGTHS, S=LENGTHS)
 def causal_mask_is_bottom_right(impl: JudgedImplementation, T: int, S: int) -> None:
     """Query i sees keys up to i + S - T, whatever was asked before."""
     wanted = np.asarray(np.arange(S) <= np.arange(T)[:, None] + S - T)
@@ -173,7 +176,7 @@ def causal_mask_is_bottom_right(impl: JudgedImplementation, T: int, S: int) -> N
     expect_mask(impl.call("causal_mask", T, S), wanted, "causal_mask after a call of other lengths")
 
 
-@verifies("M1.6")
+@verifies("M1.6", large=2)
 @given(case=attention_cases(masks=FORMS, min_keys=2))
 def every_form_equals_its_expansion(impl: JudgedImplementation, case: AttentionCase) -> None:
     """A mask that broadcasts does what the same mask written out does."""
@@ -195,7 +198,7 @@ def axes_of_equal_length_are_not_confused(impl: JudgedImplementation, case: Atte
     expect_close(weights, case.expected["weights"], "weights", factor=component.widening)
 
 
-@verifies("M1.6")
+@verifies("M1.6", large=2)
 @given(case=attention_cases(masks=HIDING, causal=True, min_keys=2))
 def masks_combine_as_allowed_by_all(impl: JudgedImplementation, case: AttentionCase) -> None:
     """With a mask and causal attention both must allow; the next call starts afresh."""
@@ -210,7 +213,7 @@ def masks_combine_as_allowed_by_all(impl: JudgedImplementation, case: AttentionC
         expect_close(seen, wanted, f"output for {what} in the next call", factor=component.widening)
 
 
-@verifies("M1.11")
+@verifies("M1.11", large=2)
 @given(case=attention_cases(masks=("keys", "pairs")), way=st.sampled_from(BLIND))
 def blind_queries_give_zeros(impl: JudgedImplementation, case: AttentionCase, way: str) -> None:
     """Zero output and weights, and the other rows are as they would be."""

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from attest.boundary import JudgedImplementation
 from attest.contract import Array, Config
 from attest.judging.cases import OperationCase, dtypes, regimes, seeds
+from attest.judging.regimes import hiding_mask
 
 OPERATION = "multi_head_attention"
 MASKS = ("none", "keys", "pairs", "shared", "one")
@@ -56,6 +57,10 @@ class MultiHeadCase(OperationCase):
     def settled(self) -> Self:
         return self.but(S=self.T) if self.own and self.S != self.T else self
 
+    def enlarged(self, width: int) -> Self:
+        large = super().enlarged(width)
+        return large.but(d=width // large.H)
+
     @property
     def fallbacks(self) -> tuple[dict[str, Any], ...]:
         return ({"bias": not self.bias},)
@@ -95,9 +100,7 @@ class MultiHeadCase(OperationCase):
             return np.asarray(np.arange(self.S) <= np.arange(self.T)[:, None] + max(0, self.S - self.T))
         if self.mask not in forms:
             return np.ones((self.B, 1, self.S), bool)
-        mask = self.rng(2).random(forms[self.mask]) < 0.6
-        mask[..., 0] = True
-        return mask
+        return hiding_mask(self.rng(2), forms[self.mask])
 
     @property
     def visible(self) -> Array:

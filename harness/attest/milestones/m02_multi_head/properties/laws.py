@@ -19,7 +19,7 @@ from attest.milestones.m02_multi_head.cases.multi_head import (
 from attest.outcomes import Expected
 
 
-@verifies("M2.8")
+@verifies("M2.8", large=2)
 @given(case=multi_head_cases(masks=HIDING, min_heads=2, min_keys=2), junk=st.sampled_from((1e6, 1e3, 1.0)))
 def a_mask_reaches_every_head(impl: JudgedImplementation, case: MultiHeadCase, junk: float) -> None:
     """Queries that do not see a key are unmoved by what is in it, whatever the head."""
@@ -48,7 +48,7 @@ def a_mask_stays_in_its_row(impl: JudgedImplementation, case: MultiHeadCase) -> 
         expect_close(alone, row, f"row {b} alone", factor=2 * component.widening)
 
 
-@verifies("M2.8")
+@verifies("M2.8", large=2)
 @given(case=multi_head_cases(masks=HIDING, min_heads=2, min_keys=2))
 def every_form_of_mask_equals_its_expansion(impl: JudgedImplementation, case: MultiHeadCase) -> None:
     """A mask (T, S), (1, T, S) or (B, 1, S) does what it does written out as (B, T, S)."""
@@ -79,7 +79,7 @@ law_holds(
 law_holds(SIDE_EFFECTS, "M2.13", multi_head_cases(), OPERATION, name="a_call_leaves_no_trace", effort=0.5)
 
 
-@verifies("M2.13a")
+@verifies("M2.13a", large=2)
 @given(case=multi_head_cases())
 def blind_queries_give_the_output_bias(impl: JudgedImplementation, case: MultiHeadCase) -> None:
     """Nothing of the hidden values comes through, and the other rows are as they would be."""

@@ -167,7 +167,7 @@ def torchs_answer(case: MultiHeadCase) -> Array:
     return output
 
 
-@verifies("M2.7")
+@verifies("M2.7", large=2)
 @given(case=multi_head_cases(min_heads=2, min_keys=2))
 def weights_are_those_of_each_head(impl: JudgedImplementation, case: MultiHeadCase) -> None:
     """(B, H, T, S), each head's own, and rows sum to one."""

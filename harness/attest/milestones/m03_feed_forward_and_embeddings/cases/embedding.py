@@ -29,6 +29,7 @@ class TokenCase(OperationCase):
 
     kind: ClassVar[str] = "tokens"
     lengths: ClassVar[tuple[str, ...]] = ("B", "T")
+    stands_for: ClassVar[Mapping[str, str]] = {"V": "source_vocab", "D": "d_model", "max_len": "max_len"}
 
     B: int = 1
     T: int = 1
@@ -41,7 +42,8 @@ class TokenCase(OperationCase):
 
     @property
     def narrowed(self) -> dict[str, Any]:
-        return FIXED
+        longest = FIXED["max_len"] if self.lookup == "input_embedding" else self.T
+        return {**FIXED, "T": min(self.T, longest)}
 
     @property
     def operation(self) -> str:
@@ -88,7 +90,7 @@ class TokenCase(OperationCase):
     def ids(self) -> Array:
         """Few different ids, so that they repeat, and pads at the end of some rows."""
         rng = self.rng()
-        few = rng.choice(self.V, min(self.V, 4), replace=False)
+        few = rng.choice(self.V, min(self.V, max(4, self.V // 3)), replace=False)
         ids = few[rng.integers(0, len(few), (self.B, self.T))]
         ends = rng.integers(0, self.T + 1, self.B)
         ids[np.arange(self.T) >= ends[:, None]] = self.pad_id

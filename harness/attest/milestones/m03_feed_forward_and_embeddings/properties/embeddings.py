@@ -37,7 +37,7 @@ def positions(impl: JudgedImplementation, case: PositionCase, x: Array | None = 
     return impl.build("positional_encoding", case.config)(x=case.nothing if x is None else x)["output"]
 
 
-@verifies("M3.3")
+@verifies("M3.3", large=2)
 @given(case=token_cases())
 def ids_look_up_their_rows(impl: JudgedImplementation, case: TokenCase) -> None:
     """To the bit, for every id from 0 to the last, the padding id included."""
@@ -78,7 +78,7 @@ def ids_outside_the_vocabulary_are_refused(impl: JudgedImplementation, case: Tok
             )
 
 
-@verifies("M3.4")
+@verifies("M3.4", large=2)
 @given(case=position_cases())
 def positions_are_sines_and_cosines(impl: JudgedImplementation, case: PositionCase) -> None:
     """Zeros go in, so what comes out is what was added; odd widths end in a sine."""

@@ -17,6 +17,7 @@ from attest.boundary import JudgedImplementation
 from attest.checks.arrays import expect_shape
 from attest.contract import Array, Config
 from attest.judging.cases import OperationCase, dtypes, regimes, seeds
+from attest.judging.regimes import hiding_mask
 
 LAYERS = ("encoder_layer", "decoder_layer")
 STACKS = ("encoder", "decoder")
@@ -47,6 +48,8 @@ class LayerCase(OperationCase):
         "activation": "activation",
         "bias": "bias",
     }
+
+    stands_for: ClassVar[Mapping[str, str]] = {"N": "num_encoder_layers"}
 
     part: str = "encoder_layer"
     B: int = 1
@@ -111,15 +114,15 @@ class LayerCase(OperationCase):
 
     @cached_property
     def allowed(self) -> Array:
-        """The mask as it is passed; every query sees the first position."""
-        return self._form(self.mask, self.T, 3)
+        """The mask as it is passed; every query sees at least one position."""
+        return self._form(self.mask, self.T, 3, causal=self.decodes)
 
     @cached_property
     def memory_allowed(self) -> Array:
-        """The memory's mask as it is passed; every query sees its first position."""
-        return self._form(self.memory_mask, self.S, 4)
+        """The memory's mask as it is passed; every query sees at least one position."""
+        return self._form(self.memory_mask, self.S, 4, causal=False)
 
-    def _form(self, form: str, keys: int, salt: int) -> Array:
+    def _form(self, form: str, keys: int, salt: int, *, causal: bool) -> Array:
         rng = self.rng(salt)
         if form == "padding":
             lengths = rng.integers(min(self.least, keys), keys + 1, self.B)
@@ -132,9 +135,13 @@ class LayerCase(OperationCase):
         }
         if form not in shapes:
             return np.ones((self.B, 1, keys), bool)
-        mask = rng.random(shapes[form]) < 0.6
-        mask[..., 0] = True
-        return mask
+        return hiding_mask(rng, shapes[form], self.reach(shapes[form][-2], keys, causal=causal))
+
+    def reach(self, queries: int, keys: int, *, causal: bool) -> Any:
+        """The last key that each of so many rows of a mask may see. In a decoder the first position sees
+        itself alone, so a mask over keys shows it.
+        """
+        return np.minimum(np.arange(queries), keys - 1) if causal else keys - 1
 
     @cached_property
     def visible(self) -> Array:

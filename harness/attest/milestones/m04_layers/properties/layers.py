@@ -61,7 +61,7 @@ TORCH: dict[str, Any] = {
 }
 
 
-@verifies("M4.1")
+@verifies("M4.1", large=2)
 @given(case=layer_cases(parts=("encoder_layer",), norms=("post",)))
 def post_norm_encoder_layer_equals_its_formula(impl: JudgedImplementation, case: LayerCase) -> None:
     """The output is LN1(a + FFN(a)) with a = LN0(x + attention(x))."""
@@ -101,7 +101,7 @@ def expect_like_torch(impl: JudgedImplementation, case: LayerCase) -> None:
     expect_near(np.where(case.real[..., None], seen, wanted), wanted, tolerance, "output")
 
 
-@verifies("M4.2")
+@verifies("M4.2", large=2)
 @given(case=layer_cases(parts=LAYERS, norms=("pre",)))
 def pre_norm_layer_equals_its_formula(impl: JudgedImplementation, case: LayerCase) -> None:
     """Each sublayer gives x + f(LN(x)); a decoder layer reads the memory as it is."""
@@ -125,7 +125,7 @@ def silent_sublayers_leave_the_identity(impl: JudgedImplementation, case: LayerC
         )
 
 
-@verifies("M4.3")
+@verifies("M4.3", large=2)
 @given(case=layer_cases(parts=("decoder_layer",)))
 def decoder_layer_equals_its_formula(impl: JudgedImplementation, case: LayerCase) -> None:
     """Causal self-attention, cross-attention, feed-forward, each with residual and norm."""

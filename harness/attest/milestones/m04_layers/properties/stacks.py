@@ -35,7 +35,7 @@ from attest.outcomes import Expected, NotOffered, Violation
 from attest.reference.oracle import random_parameters
 
 
-@verifies("M4.2a")
+@verifies("M4.2a", large=2)
 @given(case=layer_cases(parts=STACKS))
 def stacks_equal_the_reference_in_both_placements(impl: JudgedImplementation, case: LayerCase) -> None:
     """A pre-norm stack applies one more norm after the last layer, a post-norm stack none."""
@@ -61,7 +61,7 @@ def expect_exactly_the_parameters(seen: dict[str, Array], part: str, config: Con
         expect_shape(seen[name], shape, name)
 
 
-@verifies("M4.6")
+@verifies("M4.6", large=2)
 @given(case=layer_cases(parts=STACKS, max_depth=4, max_length=4))
 def each_layer_computes_with_its_own_weights(impl: JudgedImplementation, case: LayerCase) -> None:
     """Different values in each layer give the reference's output; the other stack's depth does not matter."""
@@ -117,7 +117,7 @@ def no_two_layers_start_equal(impl: JudgedImplementation) -> None:
                 expect(not same, f"{i}.{name[2:]} and {j}.{name[2:]} of a new {part} are equal")
 
 
-@verifies("M4.5")
+@verifies("M4.5", large=2)
 @given(case=layer_cases(parts=("decoder_layer", "decoder")), cut=st.integers(0, 5))
 def the_future_does_not_reach_the_past(impl: JudgedImplementation, case: LayerCase, cut: int) -> None:
     """Changing target inputs after position i leaves outputs up to i the same to the bit."""
@@ -272,7 +272,7 @@ def expect_not_zero(name: str, seen: Array | None, want: Expected) -> None:
     expect(bool(np.any(seen)) or not flows, f"the gradient of {name} is zero everywhere")
 
 
-@verifies("M4.10")
+@verifies("M4.10", large=2)
 @given(
     case=layer_cases(parts=("encoder",), masks=KEY_MASKS, max_depth=3), junk=st.sampled_from((1e6, 1e3, 1.0))
 )
@@ -358,7 +358,7 @@ def expect_inert_in_training(impl: JudgedImplementation, case: LayerCase) -> Non
     expect_same_output(case, after, before, f"after a change of what is hidden in {name}, train mode, output")
 
 
-@verifies("M4.10a")
+@verifies("M4.10a", large=2)
 @given(
     case=layer_cases(parts=("decoder",), memory_masks=KEY_MASKS, max_depth=3),
     junk=st.sampled_from((1e6, 1e3, 1.0)),
