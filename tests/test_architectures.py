@@ -8,9 +8,9 @@ import pytest
 from attest.boundary import JudgedImplementation
 from attest.contract import ENCODER_DECODER, Config, operation
 from attest.contract.architectures import GIVEN, architecture_named, known
+from attest.evidence import collecting
 from attest.judging.asking import asks, resolve
 from attest.judging.cases import parse_value
-from attest.judging.evidence import collecting
 from attest.judging.property import load_properties, run_property
 from attest.milestones.m05_training.cases.training import TrainingCase
 from attest.outcomes import Violation

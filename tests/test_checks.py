@@ -20,7 +20,7 @@ from attest.checks.arrays import (
     expect_zero,
 )
 from attest.contract import Gradients
-from attest.judging.evidence import collecting, note_case
+from attest.evidence import collecting, note_case
 from attest.judging.property import Property, run_property
 from attest.outcomes import Expected, Violation
 

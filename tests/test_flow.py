@@ -10,8 +10,8 @@ from attest.boundary import JudgedImplementation
 from attest.checks.flow import Flow, by_gradient, by_perturbation, flow, required_maps, within_rows
 from attest.cli import cli
 from attest.cli.flow import maps
+from attest.evidence import collecting
 from attest.judging.catalogue import defects
-from attest.judging.evidence import collecting
 from attest.milestones.m04_layers.cases.layers import LayerCase
 from attest.reference.implementation import ReferenceImplementation
 

@@ -8,11 +8,11 @@ import torch
 from click.testing import CliRunner
 
 from attest.boundary import JudgedImplementation
-from attest.checks.cost import Workload, step_flops, step_seconds
 from attest.cli import cli
 from attest.contract.parameters import shapes as parameter_shapes
+from attest.evidence import collecting
 from attest.judging.catalogue import defects
-from attest.judging.evidence import collecting
+from attest.judging.cost import Workload, step_flops, step_seconds
 from attest.judging.property import load_properties, parse_drawn, run_property
 from attest.milestones.m06_generation.cases.generation import BeamCase, GenerationCase
 from attest.outcomes import Violation

@@ -49,7 +49,9 @@ LAYERS = (
     ("adapters",),
     ("reference",),
     ("boundary",),
-    ("checks", "judging", "properties", "trained"),
+    ("evidence",),
+    ("checks",),
+    ("judging", "properties", "trained"),
     ("milestones",),
     ("records",),
     ("diagnosis",),
@@ -75,6 +77,17 @@ def test_no_module_imports_a_layer_below_its_own():
             if known and DEPTH[parts[1]] > DEPTH[room]:
                 upward.append(f"{path.relative_to(ROOT)} imports {name}")
     assert upward == []
+
+
+def test_a_case_that_is_fitted_is_the_only_reader_of_the_shape_policy():
+    readers = {
+        str(path.relative_to(HARNESS))
+        for room in ("checks", "judging", "trained", "milestones")
+        for path in modules(HARNESS / room)
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute) and node.attr == "policy"
+    }
+    assert readers == {"judging/cases.py"}
 
 
 def test_the_harness_imports_no_implementation():

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from attest.boundary import JudgedImplementation
 from attest.contract import ShapePolicy
+from attest.evidence import collecting
 from attest.judging.cases import parse_value
-from attest.judging.evidence import collecting
 from attest.judging.laws import FORMULA, law_holds
 from attest.judging.property import _registry, parse_drawn, run_property
 from attest.judging.regimes import RUNS, hiding_mask, large_examples

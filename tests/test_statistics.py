@@ -17,7 +17,7 @@ from attest.checks.statistics import (
     two_sided_tail,
     upper_tail,
 )
-from attest.judging.evidence import collecting
+from attest.evidence import collecting
 from attest.outcomes import Violation
 
 

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from attest.boundary import JudgedImplementation
 from attest.cli import cli
-from attest.judging.evidence import collecting
+from attest.evidence import collecting
 from attest.reference.implementation import ReferenceImplementation
 from attest.report.writing import _note_studies
 from attest.studies.norm import cross_entropy_gradient, draw_norms, layer_norms, norm_study, write_study

@@ -12,7 +12,7 @@ import pytest
 
 from attest.boundary import JudgedImplementation
 from attest.contract import ENCODER_DECODER
-from attest.judging.evidence import collecting
+from attest.evidence import collecting
 from attest.outcomes import Timeout, Violation
 from attest.trained import training
 from attest.trained.models import SavedModel, read_model
@@ -98,7 +98,7 @@ def test_two_processes_train_once(log, tmp_path):
         "import sys; sys.path.insert(0, sys.argv[1])\n"
         "from quick_learner import QuickLearner\n"
         "from attest.boundary import JudgedImplementation\n"
-        "from attest.judging.evidence import collecting\n"
+        "from attest.evidence import collecting\n"
         "from attest.trained import training\n"
         "from attest.trained.tasks import Task\n"
         "training.use_directory(sys.argv[2])\n"

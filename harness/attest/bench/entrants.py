@@ -19,7 +19,7 @@ import numpy as np
 from attest.bench.workloads import FIRST_WORD, NEVER, Shape, Workload
 from attest.boundary import JudgedImplementation, quiet
 from attest.contract import Array, Config
-from attest.judging.evidence import collecting
+from attest.evidence import collecting
 from attest.outcomes import NotOffered, Violation
 from attest.reference.oracle import random_parameters
 from attest.registry import load, parse_request

@@ -10,7 +10,7 @@ import numpy as np
 
 from attest.boundary import quiet
 from attest.contract import Array, Gradients
-from attest.judging.evidence import current
+from attest.evidence import current
 from attest.outcomes import Deviation, Expected, Violation
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from attest.checks.arrays import expect, expect_finite, expect_shape
 from attest.contract import Array, Config
-from attest.judging.evidence import current
+from attest.evidence import current
 from attest.outcomes import Deviation, Violation
 from attest.reference.decoding.search import Result
 from attest.reference.decoding.teacher import Reading, Tokens

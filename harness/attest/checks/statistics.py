@@ -14,7 +14,7 @@ from statistics import NormalDist
 import numpy as np
 
 from attest.contract import Array
-from attest.judging.evidence import current
+from attest.evidence import current
 from attest.outcomes import Violation
 
 LIMIT = 6.2

@@ -29,7 +29,7 @@ def command(
     PART is encoder_layer, encoder, decoder_layer, decoder or transformer. Exit code 1 when the map is not
     the required one.
     """
-    from attest.judging.evidence import collecting
+    from attest.evidence import collecting
     from attest.outcomes import NotOffered, Violation
     from attest.registry import offered
 

@@ -39,7 +39,7 @@ def command(
     """
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     from attest.cli.flow import subjects
-    from attest.judging.evidence import collecting
+    from attest.evidence import collecting
     from attest.outcomes import NotOffered, Violation
     from attest.trained.models import read_model
     from attest.trained.tasks import Task, ids_of

@@ -25,7 +25,7 @@ def command(name: str, impl: str, depth: tuple[int, ...], seed: int, reports: Pa
     if name != "norm":
         raise click.UsageError(f"study={name!r} is unknown; {nearest(name, ['norm'])}")
     from attest.cli.flow import subjects
-    from attest.judging.evidence import collecting
+    from attest.evidence import collecting
     from attest.outcomes import NotOffered, Violation
     from attest.studies.norm import DEPTHS, norm_study, write_study
 

@@ -31,7 +31,7 @@ def command(ctx: click.Context, impl: str, task: str, steps: int, out: str | Non
     """
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # tiny tensors are slower on several threads
     from attest.cli.flow import subjects
-    from attest.judging.evidence import collecting
+    from attest.evidence import collecting
     from attest.outcomes import NotOffered, Violation
     from attest.trained.tasks import RULES
 

@@ -15,8 +15,8 @@ from typing import Any
 from attest.boundary import Call, JudgedImplementation, Run
 from attest.contract import OPERATIONS
 from attest.diagnosis.answers import answer, comparable, cost, same_answer
+from attest.evidence import collecting
 from attest.judging.catalogue import Defect, defects
-from attest.judging.evidence import collecting
 from attest.judging.property import EXAMPLES, Property, run_property
 from attest.order import milestone_order
 from attest.outcomes import NotOffered, NotRun, Violation

@@ -21,7 +21,7 @@ from attest.boundary import JudgedImplementation, quiet
 from attest.diagnosis.claims import Claim, claims, root
 from attest.diagnosis.recording import Recording, Ref, Step
 from attest.diagnosis.script import TOOLS, Script, Unwritable, text_of
-from attest.judging.evidence import collecting
+from attest.evidence import collecting
 from attest.judging.property import Property, run_property
 from attest.outcomes import NotOffered, NotRun, Violation
 from attest.records.failure import Failure, Reproduction

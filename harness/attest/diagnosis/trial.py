@@ -20,8 +20,8 @@ from typing import Any
 
 from attest.boundary import JudgedImplementation
 from attest.diagnosis.likeness import diagnose
+from attest.evidence import collecting
 from attest.judging.catalogue import Defect, defects
-from attest.judging.evidence import collecting
 from attest.judging.property import Property, load_properties, run_property
 from attest.order import milestone_order
 from attest.outcomes import NotOffered, NotRun, Violation

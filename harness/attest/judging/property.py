@@ -21,8 +21,8 @@ from typing import Any
 
 from attest.boundary import JudgedImplementation
 from attest.contract import ENCODER_DECODER
+from attest.evidence import current
 from attest.judging.asking import resolve
-from attest.judging.evidence import current
 from attest.judging.regimes import large_examples
 from attest.milestone_registry import load_parts
 from attest.outcomes import NotOffered, Violation

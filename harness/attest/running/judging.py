@@ -9,7 +9,7 @@ from typing import Any
 
 from attest.boundary import JudgedImplementation
 from attest.contract import OPERATIONS
-from attest.judging.evidence import Evidence, collecting, current
+from attest.evidence import Evidence, collecting, current
 from attest.judging.property import Property, parse_case, parse_drawn, run_property
 from attest.machine import lacking
 from attest.outcomes import NotOffered, NotRun, Timeout, Violation

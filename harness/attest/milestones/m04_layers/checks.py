@@ -11,7 +11,7 @@ import numpy as np
 from attest.boundary import JudgedComponent, JudgedImplementation
 from attest.checks.arrays import expect, expect_close, expect_near, expect_same_bits, expect_shape
 from attest.contract import Array
-from attest.judging.evidence import note_case
+from attest.evidence import note_case
 from attest.judging.laws import FORMULA
 from attest.milestones.m04_layers.cases.layers import LayerCase
 from attest.outcomes import Expected

@@ -10,7 +10,7 @@ import numpy as np
 from attest.boundary import JudgedComponent, JudgedImplementation, fresh, guarded
 from attest.checks.arrays import expect, expect_close, expect_refused, expect_same_bits
 from attest.contract import OPERATIONS, Config
-from attest.judging.evidence import note_case
+from attest.evidence import note_case
 from attest.judging.property import verifies
 from attest.milestones.compiled.cases.compiled import (
     LENGTHS,

@@ -18,7 +18,7 @@ from attest.checks.arrays import (
     expect_zero,
 )
 from attest.contract import Config, float_dtype
-from attest.judging.evidence import note_case
+from attest.evidence import note_case
 from attest.judging.laws import FORMULA, GRADIENTS, law_holds
 from attest.judging.property import given, verifies
 from attest.milestones.m01_attention.cases.attention import (

@@ -11,8 +11,8 @@ from attest.boundary import JudgedImplementation
 from attest.checks.arrays import expect, expect_close, expect_refused, expect_refused_by_name, expect_shape
 from attest.checks.side_effects import python_work
 from attest.contract import Config
+from attest.evidence import note_case
 from attest.judging.cases import seeds
-from attest.judging.evidence import note_case
 from attest.judging.laws import (
     GRADIENTS,
     MEMORY_LAYOUT,

@@ -20,7 +20,7 @@ from attest.checks.arrays import (
 from attest.checks.side_effects import python_work
 from attest.contract import Array
 from attest.contract.parameters import shapes
-from attest.judging.evidence import note_case
+from attest.evidence import note_case
 from attest.judging.laws import FORMULA, GRADIENTS, law_holds
 from attest.judging.property import given, verifies
 from attest.milestones.m01_attention.cases.attention import LONG

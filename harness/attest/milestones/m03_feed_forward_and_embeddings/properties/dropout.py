@@ -19,7 +19,7 @@ from attest.checks.arrays import (
 )
 from attest.checks.statistics import expect_share
 from attest.contract import Array, Config
-from attest.judging.evidence import note_case
+from attest.evidence import note_case
 from attest.judging.options import offered_form, takes
 from attest.judging.property import verifies
 from attest.milestones.m03_feed_forward_and_embeddings.cases.dropout import (

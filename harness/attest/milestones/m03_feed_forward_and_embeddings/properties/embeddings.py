@@ -18,7 +18,7 @@ from attest.checks.arrays import (
     expect_zero,
 )
 from attest.contract import OPERATIONS, Array
-from attest.judging.evidence import note_case
+from attest.evidence import note_case
 from attest.judging.laws import FORMULA, law_holds
 from attest.judging.options import offered_form
 from attest.judging.property import given, verifies

@@ -8,7 +8,7 @@ from typing import Any
 from attest.boundary import JudgedImplementation
 from attest.checks.arrays import expect
 from attest.checks.flow import Maps, by_gradient, by_perturbation, flow, required_maps
-from attest.judging.evidence import current, note_case
+from attest.evidence import current, note_case
 from attest.judging.property import given, verifies
 from attest.milestones.m04_layers.cases.layers import PARTS, LayerCase, layer_cases
 from attest.milestones.m04_layers.checks import has

@@ -19,8 +19,8 @@ from attest.checks.arrays import (
 from attest.checks.flow import by_perturbation, flow, required_maps, within_rows
 from attest.checks.side_effects import expect_no_side_effects, global_state
 from attest.contract import Array, float_dtype
+from attest.evidence import note_case
 from attest.judging.cases import seeds
-from attest.judging.evidence import note_case
 from attest.judging.laws import (
     FORMULA,
     GRADIENTS,

@@ -19,7 +19,7 @@ from attest.checks.arrays import (
 from attest.checks.flow import by_perturbation, flow, required_maps
 from attest.contract import Array, Config
 from attest.contract.parameters import shapes
-from attest.judging.evidence import note_case
+from attest.evidence import note_case
 from attest.judging.laws import FORMULA
 from attest.judging.property import given, verifies
 from attest.milestones.m04_layers.cases.layers import KEY_MASKS, STACKS, LayerCase, layer_cases

@@ -9,7 +9,7 @@ from attest.boundary import JudgedImplementation
 from attest.boundary.training import JudgedTrainer, finite_number
 from attest.checks.arrays import expect
 from attest.contract import Architecture, Array
-from attest.judging.evidence import current, note_case
+from attest.evidence import current, note_case
 from attest.judging.property import verifies
 from attest.milestones.m05_training.cases.convergence import SYMBOLS, OneSymbolCase
 from attest.trained.tasks import EOS, TRAINING, Task, words

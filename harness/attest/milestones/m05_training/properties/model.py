@@ -13,7 +13,7 @@ from attest.boundary.training import JudgedTrainer
 from attest.checks.arrays import expect, expect_close, expect_gradients, expect_shape
 from attest.checks.training import expect_step, whole_parameters
 from attest.contract import Architecture, Array
-from attest.judging.evidence import note_case
+from attest.evidence import note_case
 from attest.judging.options import sharpest
 from attest.judging.property import given, verifies
 from attest.milestones.m05_training.cases.model import TeacherForcedCase, UntrainedCase, model_cases

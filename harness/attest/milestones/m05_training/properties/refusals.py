@@ -12,7 +12,7 @@ from attest.boundary import JudgedImplementation
 from attest.checks.arrays import expect, expect_refused
 from attest.contract import OPERATIONS, Architecture, Config, Form, readers
 from attest.contract.config import RULES, Holds, Rule
-from attest.judging.evidence import note_case
+from attest.evidence import note_case
 from attest.judging.options import takes
 from attest.judging.property import verifies
 from attest.outcomes import NotOffered

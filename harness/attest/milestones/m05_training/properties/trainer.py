@@ -20,7 +20,7 @@ from attest.checks.training import (
     whole_parameters,
 )
 from attest.contract import Architecture
-from attest.judging.evidence import note_case
+from attest.evidence import note_case
 from attest.judging.property import given, verifies
 from attest.milestones.m05_training.cases.model import words_of
 from attest.milestones.m05_training.cases.training import BOS, EOS, PAD, TrainingCase, joined, training_cases

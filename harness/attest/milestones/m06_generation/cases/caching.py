@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from attest.boundary import JudgedImplementation
 from attest.checks.arrays import expect_close
 from attest.contract import Architecture, Array
-from attest.judging.evidence import current, note_case
+from attest.evidence import current, note_case
 from attest.judging.property import print_drawn
 from attest.milestones.m06_generation.cases.generation import ROOM, DecodingCase, model_fields
 from attest.outcomes import Expected

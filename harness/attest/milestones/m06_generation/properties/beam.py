@@ -19,7 +19,7 @@ from attest.checks.generation import (
     tolerance_of,
 )
 from attest.contract import Architecture, Array
-from attest.judging.evidence import note_case
+from attest.evidence import note_case
 from attest.judging.property import given, verifies
 from attest.milestones.m06_generation.cases.generation import (
     ALPHAS,

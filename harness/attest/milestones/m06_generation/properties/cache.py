@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from attest.boundary import JudgedComponent, JudgedImplementation
 from attest.boundary.training import JudgedTrainer
 from attest.checks.arrays import expect, expect_close, expect_refused
-from attest.checks.cost import Workload, step_flops, step_seconds
 from attest.contract import Architecture
-from attest.judging.evidence import note_case
+from attest.evidence import note_case
+from attest.judging.cost import Workload, step_flops, step_seconds
 from attest.judging.options import takes
 from attest.judging.property import given, stateful, verifies
 from attest.milestones.m06_generation.cases.caching import CacheCase, CacheRun, cache_cases, machine_of

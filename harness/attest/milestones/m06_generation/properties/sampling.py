@@ -18,7 +18,7 @@ from attest.checks.arrays import (
     expect_zero,
 )
 from attest.contract import Architecture, Array
-from attest.judging.evidence import current, note_case
+from attest.evidence import current, note_case
 from attest.judging.property import given, print_drawn, verifies
 from attest.milestones.m06_generation.cases.generation import GenerationCase, generation_cases
 from attest.milestones.m06_generation.cases.sampling import COLD, LogitsCase, logits_cases

@@ -13,7 +13,7 @@ from attest.boundary import JudgedComponent, JudgedImplementation, aligned, arra
 from attest.checks.arrays import expect, expect_same_bits
 from attest.checks.side_effects import expect_no_side_effects, global_state, undisturbed
 from attest.contract import Architecture, Array
-from attest.judging.evidence import note_case
+from attest.evidence import note_case
 from attest.judging.property import given, verifies
 from attest.milestones.m06_generation.cases.caching import CacheCase, cache_cases
 from attest.milestones.m06_generation.cases.generation import GenerationCase, generation_cases

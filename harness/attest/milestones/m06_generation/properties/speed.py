@@ -9,10 +9,10 @@ import numpy as np
 
 from attest.boundary import JudgedComponent, JudgedImplementation
 from attest.checks.arrays import expect
-from attest.checks.cost import Workload, generation_seconds, loaded, loop_seconds
 from attest.checks.generation import results_of
 from attest.contract import ENCODER_DECODER, Architecture, Array
-from attest.judging.evidence import current, note_case
+from attest.evidence import current, note_case
+from attest.judging.cost import Workload, generation_seconds, loaded, loop_seconds
 from attest.judging.property import verifies
 from attest.reference.models.maps import cross_attention_maps
 from attest.trained.tasks import BOS, EOS, Ids, Task, words

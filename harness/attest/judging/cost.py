@@ -9,14 +9,15 @@ import math
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from attest.boundary import JudgedComponent, JudgedImplementation, quiet
-from attest.contract import ENCODER_DECODER, Architecture, Array, Config
+from attest.contract import Array, Config
+from attest.judging.architectures import ArchitectureCase
 from attest.reference.decoding.teacher import SUPPRESSED
 from attest.reference.oracle import random_parameters
 
@@ -24,22 +25,21 @@ ROUNDS = 9
 
 
 @dataclass(frozen=True, kw_only=True)
-class Workload:
-    """A model large enough that its arithmetic outweighs the calls."""
+class Workload(ArchitectureCase):
+    """A model large enough that its arithmetic outweighs the calls. `least` columns of anything it reads."""
 
-    dtype: str = "float32"
+    kind: ClassVar[str] = "workload"
+
     B: int = 2
     S: int = 50
     D: int = 256
     layers: int = 1
     max_len: int = 512
     tokens: int = 100
-    least: int = field(default=1, repr=False)  # columns of anything that the model reads
-    architecture: Architecture = field(default=ENCODER_DECODER, repr=False)
 
-    def fitted(self, impl: JudgedImplementation) -> Workload:
-        """In the implementation's first dtype, and no smaller than it takes."""
-        return replace(self, dtype=impl.dtypes[0], least=impl.policy.min_size)
+    def fitted(self, impl: JudgedImplementation) -> Self:
+        """In the implementation's first dtype, which is the one it is fast in."""
+        return super().fitted(impl).but(dtype=impl.dtypes[0])
 
     @cached_property
     def config(self) -> Config:
