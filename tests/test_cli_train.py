@@ -1,12 +1,10 @@
 """`attest train`: what it prints, writes, refuses and returns."""
 
 import re
-import sys
 from pathlib import Path
 
 import pytest
 
-from attest import cli
 from attest.trained.models import read_model
 from attest.trained.tasks import TRAINING
 from quick_learner import KNOWS_AFTER
@@ -22,20 +20,11 @@ def attest_implementations():
 
 
 @pytest.fixture
-def attest(capfd, monkeypatch, tmp_path):
-    """Call the command in this process from a directory that holds learner.py: exit code, output, errors."""
-    monkeypatch.chdir(tmp_path)
+def attest(attest, monkeypatch):
+    """The command, in a directory that holds learner.py."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     Path("learner.py").write_text(PLUGIN.format(here=str(Path(__file__).parent)))
-
-    def call(*words: str):
-        monkeypatch.setattr(sys, "argv", ["attest", *words])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        printed = capfd.readouterr()
-        return ended.value.code or 0, printed.out, printed.err
-
-    return call
+    return attest
 
 
 def test_a_model_is_trained_and_kept(attest):

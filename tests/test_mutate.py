@@ -2,12 +2,11 @@
 
 import ast
 import json
-import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from attest import cli
 from attest.registry import UsageError
 from attest.trials.judgement import Refusal
 from attest.trials.mutants import CAUGHT, SURVIVED, UNREACHED, WEAKLY, Outcome, Results, mutants
@@ -48,20 +47,10 @@ def attest_implementations():
 
 
 @pytest.fixture
-def attest(capfd, monkeypatch, tmp_path):
-    """Call the command in this process from a directory with tiny.py: exit code, output, errors."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "100")
-    (tmp_path / "tiny.py").write_text(TINY)
-
-    def call(*words: str):
-        monkeypatch.setattr(sys, "argv", ["attest", "mutate", "--impl", "tiny.py", "-m", "M1", *words])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        printed = capfd.readouterr()
-        return ended.value.code or 0, printed.out, printed.err
-
-    return call
+def attest(attest):
+    """`attest mutate` of M1, in a directory that holds tiny.py."""
+    Path("tiny.py").write_text(TINY)
+    return partial(attest, "mutate", "--impl", "tiny.py", "-m", "M1")
 
 
 def made(source: str) -> list[tuple[str, str, str]]:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from attest import cli
 from attest.trials.judgement import Judgement, Refusal
 from attest.trials.presented import Asked, Presented, Tried, _at_seeds, steps
 from attest.trials.processes import Ended, each_apart
@@ -19,22 +18,6 @@ PAGE = (ROOT / "docs" / "trial.md").read_text(encoding="utf-8")
 FAULTS = re.search(r"^```python\n(# faults.py\n.*?)^```$", PAGE, re.M | re.S)[1]
 COMMAND = re.search(r"^\$ (attest trial .*)$", PAGE, re.M)[1]
 SHOWN = re.search(r"<!-- output of the trial -->\n```text\n(.*?)```", PAGE, re.S)[1]
-
-
-@pytest.fixture
-def attest(capfd, monkeypatch, tmp_path):
-    """Call the command in this process from an empty directory: exit code, output, errors."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "100")
-
-    def call(*words: str):
-        monkeypatch.setattr(sys, "argv", ["attest", *words])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        printed = capfd.readouterr()
-        return ended.value.code or 0, printed.out, printed.err
-
-    return call
 
 
 def plugin(folder: Path, body: str) -> None:
