@@ -102,6 +102,24 @@ class TorchComponent:
             {name: _to_array(_joined(p), self.config) for name, p in self._read(by_parameter).items()},
         )
 
+    def add_gradients(self, inputs: Arrays, cotangents: Arrays) -> None:
+        """A backward pass that adds to `grad` of the module's parameters, as loss.backward() does."""
+        with torch.enable_grad(), self._randomness():
+            outputs = _named(self._forward(**self.tensors(inputs)))
+            given = self.tensors(cotangents)
+            asked = [name for name in given if outputs[name].requires_grad]
+            torch.autograd.backward([outputs[n] for n in asked], [given[n] for n in asked])
+
+    def held_gradients(self) -> Arrays:
+        held = {
+            name: torch.zeros_like(p) if p.grad is None else p.grad
+            for name, p in self.module.named_parameters()
+        }
+        return {name: _to_array(_joined(p), self.config) for name, p in self._read(held).items()}
+
+    def zero_gradients(self) -> None:
+        self.module.zero_grad()
+
     def _forward(self, **tensors: Any) -> Any:
         return self._call(self.module, **tensors) if self._call else self.module(**tensors)
 

@@ -128,6 +128,20 @@ class JudgedComponent:
             heard |= {**found.inputs, **found.parameters}
         return found
 
+    def add_gradients(self, inputs: Mapping[str, Any], cotangents: Arrays) -> None:
+        """One more backward pass on top of what the component holds."""
+        add = self._method("add_gradients")
+        guarded(self._label("add_gradients"), lambda: add(fresh(inputs), fresh(cotangents)))
+
+    def held_gradients(self) -> dict[str, Array]:
+        """What the component holds."""
+        label = self._label("held_gradients")
+        return arrays_of(guarded(label, self._method("held_gradients")), label)
+
+    def zero_gradients(self) -> None:
+        """Let the component forget what it holds."""
+        guarded(self._label("zero_gradients"), self._method("zero_gradients"))
+
     def _label(self, method: str) -> str:
         return f"{self.operation}.{method}"
 

@@ -143,7 +143,7 @@ def run_again(impl: JudgedImplementation, run: Run) -> dict[str, Array]:
 
 
 class JudgedOptimizer:
-    """A fresh optimiser over the parameters of an architecture's model."""
+    """A fresh optimiser over the parameters of an architecture's model, or another one over any arrays."""
 
     def __init__(
         self,
@@ -151,8 +151,10 @@ class JudgedOptimizer:
         config: Config,
         parameters: Arrays,
         architecture: Architecture = ENCODER_DECODER,
+        *,
+        operation: str = "",
     ) -> None:
-        self.optimizer = impl.construct(architecture.optimizer, impl.placed(config))
+        self.optimizer = impl.construct(operation or architecture.optimizer, impl.placed(config))
         self.load(parameters)
 
     def load(self, parameters: Arrays) -> None:

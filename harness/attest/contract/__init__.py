@@ -53,6 +53,17 @@ generate                  source (B, S), max_len, width?, num_results?, tokens (
                           alpha?, method?, temperature?, top_k?,        Generator
                           top_p?, seed?
 next_token_distribution() logits (B, V), temperature?, top_k?, top_p?   output (B, V)
+linear                    x (B, T, D)                                   output (B, T, F); F is d_ff
+activation                x (B, T, D)                                   output (B, T, D); that of the config
+softmax                   x (B, T, S)                                   output (B, T, S); over the last axis
+cross_entropy             logits (B, T, V), labels (B, T)               loss (); the mean over all
+                                                                        positions; nothing is padding
+sgd                                                                     see Optimizer
+momentum                                                                see Optimizer
+adam                                                                    see Optimizer
+adamw                                                                   see Optimizer; matrices decay
+xavier()                  outputs, inputs, seed                         output (O, I); uniform
+he()                      outputs, inputs, seed                         output (O, I); normal
 
 `mask?` is left out or of a form that broadcasts: for attention to (..., T, S); above it (T, S) or
 (B or 1, T or 1, S), with no head axis; key padding is (B, 1, S).
@@ -78,6 +89,7 @@ from attest.contract.operation import (
 
 from attest.contract import operations as operations  # registers the records  # isort: skip
 from attest.contract.protocols import (
+    Accumulating,
     CompiledComponent,
     Component,
     Generator,
@@ -91,6 +103,7 @@ __all__ = [
     "ENCODER_DECODER",
     "OPERATIONS",
     "PROJECT",
+    "Accumulating",
     "Architecture",
     "Array",
     "Arrays",

@@ -106,6 +106,11 @@ class Config:
     floor_rate: float = training(0.0, Holds.NUMBER)  # cosine only
     total_steps: int = training(100_000, Holds.COUNT, checked=False)  # cosine only
     clip_norm: float = training(1.0, Holds.LIMIT)
+    momentum: float = training(0.9, Holds.SHARE)
+    beta1: float = training(0.9, Holds.SHARE)  # of the optimisers of M10; M5's has 0.9, 0.98 and 1e-9
+    beta2: float = training(0.98, Holds.SHARE)
+    adam_eps: float = training(1e-9, Holds.NUMBER)
+    weight_decay: float = training(0.01, Holds.NUMBER)
     dtype: str = _field("float32", Holds.WORD, "run")
     device: str = _field("cpu", Holds.WORD, "run")
     seed: int = _field(0, Holds.COUNT, "run", checked=False)

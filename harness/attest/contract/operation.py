@@ -28,6 +28,7 @@ class Form(Enum):
     SCHEDULE = "built from a config, maps a step to a number"
     CLIPPING = "built from a config, maps gradients to gradients"
     OPTIMIZER = "see Optimizer"
+    UPDATE = "an optimiser of any named arrays, see Optimizer; it has none until they are loaded"
     TRAINER = "see Trainer"
 
 
@@ -126,7 +127,7 @@ class Operation:
     @property
     def called(self) -> bool:
         """Whether what its builder returns is called with inputs."""
-        return self.form not in (Form.FUNCTION, Form.OPTIMIZER, Form.TRAINER)
+        return self.form not in (Form.FUNCTION, Form.OPTIMIZER, Form.UPDATE, Form.TRAINER)
 
     @property
     def computes(self) -> bool:

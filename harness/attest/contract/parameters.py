@@ -22,6 +22,12 @@ def _linear(name: str, outputs: int, inputs: int, config: Config) -> Shapes:
     return {f"{name}.weight": (outputs, inputs), **bias}
 
 
+def linear(config: Config) -> Shapes:
+    """One linear map from d_model to d_ff."""
+    named = _linear("", config.inner_width, config.d_model, config)
+    return {name.removeprefix("."): shape for name, shape in named.items()}
+
+
 def projections(config: Config) -> Shapes:
     """Queries, keys and values."""
     d = config.d_model

@@ -45,6 +45,19 @@ class Component(Protocol):
         """Gradients of sum over outputs of <cotangent, output>, for the named outputs only."""
 
 
+class Accumulating(Component, Protocol):
+    """Optional: a component that holds the gradients of its parameters from one backward pass to the next."""
+
+    def add_gradients(self, inputs: Arrays, cotangents: Arrays) -> None:
+        """Add the gradients of the parameters, as `gradients` returns them, to those held."""
+
+    def held_gradients(self) -> Arrays:
+        """Copies of what is held by canonical name; zeros before anything was added."""
+
+    def zero_gradients(self) -> None:
+        """Hold zeros again."""
+
+
 class Transformer(Component, Protocol):
     """The full model. Masks are made from the ids and pad_id inside.
 
@@ -68,7 +81,12 @@ class Transformer(Component, Protocol):
 
 
 class Optimizer(Protocol):
-    """Adam with beta 0.9, 0.98, epsilon 1e-9, no weight decay."""
+    """`optimizer` is Adam with beta 0.9, 0.98, epsilon 1e-9, no weight decay. The others read the config.
+
+    With gradient g and rate r: `sgd` p - r g; `momentum` v = momentum v + g from zero, p - r v; `adam` as
+    `optimizer`; `adamw` p - r (Adam's direction + weight_decay p), where only arrays of two or more axes
+    decay: neither biases nor the gains of norms.
+    """
 
     def parameters(self) -> Arrays: ...
 

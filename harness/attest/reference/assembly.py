@@ -23,14 +23,17 @@ from attest.reference.parts.dropout import Dropout
 from attest.reference.parts.embedding import Embedding, Logits
 from attest.reference.parts.feed_forward import ACTIVATIONS, Activation, FeedForward
 from attest.reference.parts.heads import HeadByHead, MultiHead
+from attest.reference.parts.initialisation import Initialisation
 from attest.reference.parts.layers import Layers
 from attest.reference.parts.linear import Linear, Projections
 from attest.reference.parts.masks import Masks
 from attest.reference.parts.norms import LayerNorm, Residual, RMSNorm
 from attest.reference.parts.part import Part
 from attest.reference.parts.positions import Sinusoids
+from attest.reference.parts.probabilities import CrossEntropy, Softmax
 from attest.reference.training.loss import Loss, Shift
 from attest.reference.training.optimisation import Adam, Clipping, Schedule
+from attest.reference.training.updates import AdamW, Momentum, PlainAdam, Sgd
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,13 @@ SLOTS: Mapping[str, Slot] = {
     "cache": _only(Cache),
     "sampling": _only(Sampling),
     "ranking": _only(Ranking),
+    "softmax": _only(Softmax),
+    "cross_entropy": _only(CrossEntropy),
+    "initialisation": _only(Initialisation),
+    "sgd": _only(Sgd),
+    "momentum": _only(Momentum),
+    "plain_adam": _only(PlainAdam),
+    "adamw": _only(AdamW),
 }
 
 
@@ -105,6 +115,13 @@ class Parts:
     cache: Cache
     sampling: Sampling
     ranking: Ranking
+    softmax: Softmax
+    cross_entropy: CrossEntropy
+    initialisation: Initialisation
+    sgd: Sgd
+    momentum: Momentum
+    plain_adam: PlainAdam
+    adamw: AdamW
 
     def __init__(self, config: Config, *pieces: type[Part]) -> None:
         self.config, self.pieces = config, pieces

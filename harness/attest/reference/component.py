@@ -30,6 +30,7 @@ class ReferenceComponent(InputRules, ConfigRules):
         self.check_config()
         self._values: dict[str, Array] | None = None
         self._scope: Scope | None = None
+        self._gradient_sum: dict[str, Array] | None = None
 
     @property
     def values(self) -> dict[str, Array]:
@@ -115,6 +116,17 @@ class ReferenceComponent(InputRules, ConfigRules):
         given = self.accept(inputs)
         with np.errstate(all="ignore"):
             return self.backward(self.operation, given, cotangents)
+
+    def add_gradients(self, inputs: Arrays, cotangents: Arrays) -> None:
+        found = self.gradients(inputs, cotangents).parameters
+        self._gradient_sum = {name: held + found[name] for name, held in self.held_gradients().items()}
+
+    def held_gradients(self) -> dict[str, Array]:
+        held = self._gradient_sum or {name: np.zeros_like(value) for name, value in self.values.items()}
+        return {name: value.copy() for name, value in held.items()}
+
+    def zero_gradients(self) -> None:
+        self._gradient_sum = None
 
     def backward(self, operation: str, given: Mapping[str, Any], cotangents: Arrays) -> Gradients:
         taped, p = self.on_tape(given, gradient=True), self.scope(gradient=True)

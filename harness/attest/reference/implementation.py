@@ -19,6 +19,7 @@ from attest.reference.training.trainer import (
     ReferenceSchedule,
     ReferenceTrainer,
 )
+from attest.reference.training.updates import ReferenceUpdate
 
 
 class ReferenceImplementation:
@@ -69,6 +70,7 @@ class ReferenceImplementation:
             Form.SCHEDULE: lambda name, config: self.build(name, config, self._joined(ReferenceSchedule)),
             Form.CLIPPING: lambda name, config: self.build(name, config, self._joined(ReferenceClipping)),
             Form.OPTIMIZER: lambda name, config: self._optimizer(self.parts(config), config),
+            Form.UPDATE: lambda name, config: ReferenceUpdate(self.parts(config), name, config),
             Form.TRAINER: self._build_trainer,
         }
 

@@ -92,6 +92,10 @@ class Compiled(Eager):
 
     rms_norm = None  # type: ignore[assignment]  # not offered: no model is compiled with it yet
 
+    # The single pieces of M10 are not compiled: eager offers them.
+    linear = activation = softmax = cross_entropy = None  # type: ignore[assignment]
+    sgd = momentum = adam = adamw = xavier = he = None  # type: ignore[assignment]
+
     def encoder_layer(self, config: Config) -> CompiledComponent:
         return component("encoder_layer", model.EncoderLayer, config, Encoding)
 

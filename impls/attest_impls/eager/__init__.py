@@ -9,7 +9,7 @@ from torch import nn
 
 from attest.contract import Array, Config
 
-from . import masks, model, sampling
+from . import first_principles, masks, model, sampling
 from .arguments import check_lengths, check_rows_of_ids, check_sampling, check_sizes
 from .component import (
     AttentionComponent,
@@ -116,6 +116,33 @@ class Eager:
         given = np.asarray(logits)
         p = sampling.next_token_distribution(torch.tensor(given), temperature, top_k, top_p)
         return p.numpy().astype(given.dtype)
+
+    def linear(self, config: Config) -> CheckedComponent:
+        return component("linear", first_principles.LinearMap, config)
+
+    def activation(self, config: Config) -> CheckedComponent:
+        return component("activation", first_principles.Activation, config)
+
+    def softmax(self, config: Config) -> CheckedComponent:
+        return component("softmax", first_principles.Softmax, config)
+
+    def cross_entropy(self, config: Config) -> CheckedComponent:
+        return component("cross_entropy", first_principles.CrossEntropy, config)
+
+    def sgd(self, config: Config) -> first_principles.Update:
+        return first_principles.Update("sgd", first_principles.SGD, config)
+
+    def momentum(self, config: Config) -> first_principles.Update:
+        return first_principles.Update("momentum", first_principles.Momentum, config)
+
+    def adam(self, config: Config) -> first_principles.Update:
+        return first_principles.Update("adam", first_principles.ConfiguredAdam, config)
+
+    def adamw(self, config: Config) -> first_principles.Update:
+        return first_principles.Update("adamw", first_principles.AdamW, config)
+
+    xavier = staticmethod(first_principles.xavier)
+    he = staticmethod(first_principles.he)
 
 
 @pluggy.HookimplMarker("attest")

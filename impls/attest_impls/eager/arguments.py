@@ -51,6 +51,13 @@ def _vectors(config: Config, x: Tensor) -> None:
     _check_width("x", x, config.d_model)
 
 
+def _numbers(_: Config, x: Tensor) -> None:
+    """Of any width, but of one at least."""
+    _check_floating("x", x)
+    if x.ndim != 3 or not x.shape[-1]:
+        raise ValueError(f"x shape={tuple(x.shape)} is not (B, T, width); give three axes and some features")
+
+
 def _positions(config: Config, x: Tensor) -> None:
     _check_width("x", x, config.d_model)
     _check_length("x", x.shape[1], config.max_len)
@@ -178,6 +185,10 @@ _CHECKS: dict[str, Callable[..., None]] = {
     "step": _step,
     "reorder": _reorder,
     "loss": _loss,
+    "linear": _vectors,
+    "activation": _numbers,
+    "softmax": _numbers,
+    "cross_entropy": _loss,
     "generate": _generate,
 }
 

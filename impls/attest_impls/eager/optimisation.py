@@ -52,6 +52,8 @@ def clip_factor(norm: Tensor, limit: float) -> Tensor:
 class Adam:
     """Adam without weight decay; epsilon is added outside the root."""
 
+    beta1, beta2, epsilon = BETA1, BETA2, EPSILON
+
     def __init__(self, parameters: Iterable[Tensor]) -> None:
         self.parameters = list(parameters)
         self.first = [torch.zeros_like(p) for p in self.parameters]
@@ -63,7 +65,7 @@ class Adam:
         """p - rate * m / (sqrt(v) + epsilon), with m and v divided by 1 - beta^t: they started at zero."""
         self.steps += 1
         for p, g, m, v in zip(self.parameters, gradients, self.first, self.second):
-            m.lerp_(g, 1 - BETA1)  # BETA1 m + (1 - BETA1) g
-            v.mul_(BETA2).addcmul_(g, g, value=1 - BETA2)  # BETA2 v + (1 - BETA2) g^2
-            root = (v / (1 - BETA2**self.steps)).sqrt_().add_(EPSILON)
-            p.addcdiv_(m, root, value=-rate / (1 - BETA1**self.steps))
+            m.lerp_(g, 1 - self.beta1)  # beta1 m + (1 - beta1) g
+            v.mul_(self.beta2).addcmul_(g, g, value=1 - self.beta2)  # beta2 v + (1 - beta2) g^2
+            root = (v / (1 - self.beta2**self.steps)).sqrt_().add_(self.epsilon)
+            p.addcdiv_(m, root, value=-rate / (1 - self.beta1**self.steps))

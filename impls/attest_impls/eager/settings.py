@@ -28,6 +28,10 @@ _SIZE: Rule = (lambda v: is_whole(v, 1), "is not a positive integer; give 1 or m
 _INDEX: Rule = (lambda v: is_whole(v, 0), "is not an index; give an integer from 0")
 _SHARE: Rule = (lambda v: is_number(v) and 0 <= v < 1, "is outside [0, 1); give a share below one")
 _RATE: Rule = (lambda v: is_number(v) and v > 0, "is not a positive number; give one, such as 1e-3")
+_AT_LEAST_ZERO: Rule = (
+    lambda v: is_number(v) and v >= 0,
+    "is negative or not a number; give 0 or more",
+)
 _FLAG: Rule = (lambda v: isinstance(v, bool), "is neither True nor False; give one of them")
 
 _SIZES = (
@@ -38,11 +42,11 @@ _RULES: dict[str, Rule] = {
     **dict.fromkeys(_SIZES, _SIZE),
     "d_ff": (lambda v: v is None or _SIZE[0](v), _SIZE[1]),
     **dict.fromkeys(("pad_id", "bos_id", "eos_id", "warmup", "seed"), _INDEX),
-    **dict.fromkeys(("dropout", "label_smoothing"), _SHARE),
-    **dict.fromkeys(("norm_eps", "peak_rate"), _RATE),
+    **dict.fromkeys(("dropout", "label_smoothing", "momentum", "beta1", "beta2"), _SHARE),
+    **dict.fromkeys(("norm_eps", "peak_rate", "adam_eps"), _RATE),
     "clip_norm": (lambda v: v == math.inf or _RATE[0](v), "is not positive; give inf to clip nothing"),
     **dict.fromkeys(("bias", "gated", "scale_embeddings", "tie"), _FLAG),
-    "floor_rate": (lambda v: is_number(v) and v >= 0, "is negative or not a number; give 0 or more"),
+    **dict.fromkeys(("floor_rate", "weight_decay"), _AT_LEAST_ZERO),
     "norm": (lambda v: v in NORMS, f"is unknown; choose one of {', '.join(NORMS)}"),
     "activation": (lambda v: v in ACTIVATIONS, f"is unknown; choose one of {', '.join(ACTIVATIONS)}"),
     "schedule": (lambda v: v in SCHEDULES, f"is unknown; choose one of {', '.join(SCHEDULES)}"),
@@ -53,6 +57,8 @@ _EMBEDDING = ("d_model", "max_len", "dropout", "scale_embeddings", "pad_id", "so
 _SCHEDULE = ("d_model", "schedule", "warmup", "peak_rate", "floor_rate", "total_steps")
 _SPECIAL = ("source_vocab", "target_vocab", "pad_id", "bos_id", "eos_id")
 _MODEL = (*_LAYER, "num_encoder_layers", "num_decoder_layers", *_EMBEDDING, "tie", "seed", *_SPECIAL)
+
+_ADAM = ("beta1", "beta2", "adam_eps")
 
 # The fields that each operation reads.
 FIELDS: dict[str, tuple[str, ...]] = {
@@ -74,6 +80,14 @@ FIELDS: dict[str, tuple[str, ...]] = {
     "loss": ("label_smoothing", "pad_id"),
     "learning_rate": _SCHEDULE,
     "clip_gradients": ("clip_norm",),
+    "linear": ("d_model", "d_ff", "bias"),
+    "activation": ("activation",),
+    "softmax": (),
+    "cross_entropy": (),
+    "sgd": (),
+    "momentum": ("momentum",),
+    "adam": _ADAM,
+    "adamw": (*_ADAM, "weight_decay"),
     "trainer": (*_SCHEDULE, "clip_norm", "label_smoothing", "seed"),
 }
 

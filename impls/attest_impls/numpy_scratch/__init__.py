@@ -2,7 +2,7 @@
 
 Read it in this order: layers, attention, multi_head, norm, feed_forward, embedding, blocks, model; then loss,
 optimisation and training; then decoding, generation and beam. The modules with `operations` in their name
-only check arguments and speak to the outside.
+only check arguments and speak to the outside; first_principles offers each piece by itself.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pluggy
 
 from attest.contract import Config
 
-from . import masks, operations, sampling, stack_operations, training
+from . import first_principles, masks, operations, sampling, stack_operations, training
 from .arguments import DTYPES, compute_dtype
 from .layers import DType, Random
 from .model_operations import GeneratorOperation, TransformerOperation
@@ -64,6 +64,16 @@ class NumpyScratch:
     trainer = builder(training.Trainer)
     generate = builder(GeneratorOperation)
     next_token_distribution = staticmethod(sampling.next_token_distribution)
+    linear = builder(first_principles.LinearOperation)
+    activation = builder(first_principles.ActivationOperation)
+    softmax = builder(first_principles.SoftmaxOperation)
+    cross_entropy = builder(first_principles.CrossEntropyOperation)
+    sgd = builder(first_principles.SGD)
+    momentum = builder(first_principles.Momentum)
+    adam = builder(first_principles.PlainAdam)
+    adamw = builder(first_principles.AdamW)
+    xavier = staticmethod(first_principles.xavier)
+    he = staticmethod(first_principles.he)
 
 
 @pluggy.HookimplMarker("attest")

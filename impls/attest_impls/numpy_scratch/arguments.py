@@ -131,6 +131,14 @@ def schedule(config: Config) -> None:
     )
 
 
+def adam(config: Config) -> None:
+    """Two rates of forgetting and a positive epsilon."""
+    rate("beta1", config.beta1)
+    rate("beta2", config.beta2)
+    eps = config.adam_eps
+    require(is_number(eps) and eps > 0, "adam_eps", eps, "is not a positive number", "try 1e-8")
+
+
 def real_array(
     name: str, value: object, dtype: np.dtype[Any], *, rank: int | None = None, width: int | None = None
 ) -> Array:

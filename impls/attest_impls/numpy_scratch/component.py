@@ -37,16 +37,34 @@ class Component(Generic[Owned]):
 
     def gradients(self, inputs: Mapping[str, Any], cotangents: Arrays) -> Gradients:
         """Gradients of the sum over the named outputs of <cotangent, output>."""
+        self.layer.zero_grads()
+        of_inputs = self.pulled_back(inputs, cotangents)
+        return Gradients(of_inputs, self.layer.all_grads())
+
+    def pulled_back(self, inputs: Mapping[str, Any], cotangents: Arrays) -> dict[str, Array]:
+        """Gradients of the inputs; those of the parameters are added to what the layers hold."""
         outputs, cache = self.guarded(lambda rng: self.run(rng, **inputs))
         for name, cotangent in cotangents.items():
             require(name in outputs, "cotangent", name, "names no output", f"choose of {', '.join(outputs)}")
             shape, expected = np.shape(cotangent), outputs[name].shape
             require(shape == expected, f"{name}.shape", shape, "is not the output's", f"give {expected}")
         given = {name: np.asarray(value, self.dtype) for name, value in cotangents.items()}
-        self.layer.zero_grads()
         with np.errstate(over="ignore", invalid="ignore"):
-            of_inputs = self.back(lambda name: given.get(name, np.zeros_like(outputs[name])), cache)
-        return Gradients(of_inputs, self.layer.all_grads())
+            return self.back(lambda name: given.get(name, np.zeros_like(outputs[name])), cache)
+
+    def add_gradients(self, inputs: Mapping[str, Any], cotangents: Arrays) -> None:
+        """One more backward pass on top of those since the last `zero_gradients` or `gradients`."""
+        self.held_gradients()
+        self.pulled_back(inputs, cotangents)
+
+    def held_gradients(self) -> Arrays:
+        """Copies of what the layers hold; zeros before the first backward pass."""
+        if any(name not in layer.grads for layer, name in self.layer.owners().values()):
+            self.layer.zero_grads()
+        return {name: gradient.copy() for name, gradient in self.layer.all_grads().items()}
+
+    def zero_gradients(self) -> None:
+        self.layer.zero_grads()
 
     def back(self, cotangent: Cotangent, cache: Cache) -> dict[str, Array]:
         raise NotImplementedError(f"{type(self).__name__} has no gradients")

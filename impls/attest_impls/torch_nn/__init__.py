@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from attest.adapters.torch import TorchComponent, seeded
 from attest.contract import Array, Arrays, Config
 
-from . import layers, masks, model, names
+from . import first_principles, layers, masks, model, names
 from .known import KNOWN_FAILURES
 
 
@@ -102,6 +102,33 @@ class TorchNN:
 
     def optimizer(self, config: Config) -> model.Optimizer:
         return model.Optimizer(config, self.transformer(config).parameters())
+
+    def linear(self, config: Config) -> TorchComponent:
+        return component(first_principles.linear, config, call=lambda module, x: module(x))
+
+    def activation(self, config: Config) -> TorchComponent:
+        return component(first_principles.activation, config, call=lambda module, x: module(x))
+
+    def softmax(self, config: Config) -> TorchComponent:
+        return component(first_principles.softmax, config, call=lambda module, x: module(x))
+
+    def cross_entropy(self, config: Config) -> TorchComponent:
+        return component(first_principles.cross_entropy, config, call=first_principles.mean_loss)
+
+    def sgd(self, config: Config) -> first_principles.Update:
+        return first_principles.Update("sgd", config)
+
+    def momentum(self, config: Config) -> first_principles.Update:
+        return first_principles.Update("momentum", config)
+
+    def adam(self, config: Config) -> first_principles.Update:
+        return first_principles.Update("adam", config)
+
+    def adamw(self, config: Config) -> first_principles.Update:
+        return first_principles.Update("adamw", config)
+
+    xavier = staticmethod(first_principles.xavier)
+    he = staticmethod(first_principles.he)
 
 
 @pluggy.HookimplMarker("attest")

@@ -8,5 +8,6 @@ from attest.contract.operations import embeddings  # isort: skip
 from attest.contract.operations import layers  # isort: skip
 from attest.contract.operations import training  # isort: skip
 from attest.contract.operations import generation  # isort: skip
+from attest.contract.operations import first_principles  # isort: skip
 
-__all__ = ["attention", "embeddings", "generation", "layers", "training"]
+__all__ = ["attention", "embeddings", "first_principles", "generation", "layers", "training"]

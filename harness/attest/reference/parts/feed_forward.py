@@ -102,6 +102,11 @@ class FeedForward(Part):
         return self.parts.linear(self.parts.dropout(features, "feed_forward"), p, "outer")
 
 
+@formula("activation")
+def _activation(parts: Parts, p: Scope, inputs: Inputs) -> Outputs:
+    return {"output": parts.activation(inputs["x"])}
+
+
 @formula("feed_forward")
 def _feed_forward(parts: Parts, p: Scope, inputs: Inputs) -> Outputs:
     return {"output": parts.feed_forward(inputs["x"], p)}

@@ -45,6 +45,12 @@ class Projections(Part):
         return {"q": self.project_q(x, p), "k": self.project_k(x, p), "v": self.project_v(x, p)}
 
 
+@formula("linear")
+def _linear(parts: Parts, p: Scope, inputs: Inputs) -> Outputs:
+    named = Scope({f"linear.{name}": value for name, value in p.values.items()})
+    return {"output": parts.linear(inputs["x"], named, "linear")}
+
+
 @formula("qkv_projection")
 def _qkv_projection(parts: Parts, p: Scope, inputs: Inputs) -> Outputs:
     return parts.projections.qkv_projection(inputs["x"], p)
