@@ -42,7 +42,7 @@ level = "must"
 acceptance = ["AC1"]
 statement = "Every position sees itself."
 why = "A position that does not see itself cannot be copied."
-sources = ["M10-AC1"]
+sources = ["M30-AC1"]
 needs = ["causal_mask"]
 stands_on = ["M1.5a"]
 hint = "Print it for T = S = 3."
@@ -58,11 +58,11 @@ def written(path: Path, id: str, numbers: tuple[int, ...] = (1,)) -> Path:
 
 @pytest.fixture(scope="module")
 def spec(tmp_path_factory):
-    """A copy of our spec with M10."""
+    """A copy of our spec with M30."""
     folder = tmp_path_factory.mktemp("spec")
     for path in spec_directory().glob("*.toml"):
         shutil.copy(path, folder)
-    written(folder / "m10.toml", "M10", (10, 2, 1))
+    written(folder / "m30.toml", "M30", (10, 2, 1))
     return read_spec(sorted(folder.glob("*.toml"), reverse=True))
 
 
@@ -73,10 +73,10 @@ def test_ids_are_ordered_by_number():
     assert sorted(ids, key=criterion_order) == wanted
 
 
-def test_the_spec_and_a_selection_have_m10_after_m9_and_before_mc(spec):
-    assert [m.id for m in spec.milestones][-3:] == ["M9", "M10", "MC"]
-    chosen, refused = select(spec, ["M10", "M9", "M2"], ["MC.1"])
-    assert list(dict.fromkeys(c.milestone for c in chosen)) == ["M2", "M9", "M10", "MC"]
+def test_the_spec_and_a_selection_have_m30_after_m9_and_before_mc(spec):
+    assert [m.id for m in spec.milestones][-3:] == ["M10", "M30", "MC"]
+    chosen, refused = select(spec, ["M30", "M9", "M2"], ["MC.1"])
+    assert list(dict.fromkeys(c.milestone for c in chosen)) == ["M2", "M9", "M30", "MC"]
     assert refused == []
 
 
@@ -85,11 +85,11 @@ def record(spec, id: str) -> Record:
     return Record("mine", id, c.milestone, c.level, PASS, text_hash=c.text_hash, spec_version=spec.version)
 
 
-def test_reports_and_merged_reports_have_m10_after_m9(spec):
-    parts = [report_document("mine", [record(spec, id)], spec) for id in ("M10.1", "MC.1", "M9.1", "M2.1")]
-    assert [m["id"] for m in merge(parts)["milestones"]] == ["M2", "M9", "M10", "MC"]
-    whole = report_document("mine", [record(spec, id) for id in ("M10.1", "M9.1", "MC.1", "M1.1")], spec)
-    assert [m["id"] for m in whole["milestones"]] == ["M1", "M9", "M10", "MC"]
+def test_reports_and_merged_reports_have_m30_after_m9(spec):
+    parts = [report_document("mine", [record(spec, id)], spec) for id in ("M30.1", "MC.1", "M9.1", "M2.1")]
+    assert [m["id"] for m in merge(parts)["milestones"]] == ["M2", "M9", "M30", "MC"]
+    whole = report_document("mine", [record(spec, id) for id in ("M30.1", "M9.1", "MC.1", "M1.1")], spec)
+    assert [m["id"] for m in whole["milestones"]] == ["M1", "M9", "M30", "MC"]
 
 
 def test_the_kill_matrix_and_the_page_of_the_diagnosis_have_m10_after_m9():
@@ -153,7 +153,7 @@ def attest_implementations():
 
 
 def attest_milestones():
-    spec = Path(__file__).parent / "m10_tenth.toml"
+    spec = Path(__file__).parent / "m30_tenth.toml"
     return [attest.Milestone(spec=spec, properties="tenth_properties", defects="tenth_defects")]
 """
 PROPERTIES = """
@@ -191,33 +191,33 @@ def attest_command(folder: Path, *words: str) -> subprocess.CompletedProcess[str
 
 @pytest.fixture
 def tenth(tmp_path):
-    """A plugin with M10: M10.2 has no property, M10.3 no defect, and one file of defects is not reached."""
+    """A plugin with M30: M30.2 has no property, M30.3 no defect, and one file of defects is not reached."""
     (tmp_path / "tenth.py").write_text(PLUGIN)
-    written(tmp_path / "m10_tenth.toml", "M10", (1, 2, 3))
-    (tmp_path / "tenth_properties.py").write_text(PROPERTIES.format(ids='"M10.1", "M10.3"'))
+    written(tmp_path / "m30_tenth.toml", "M30", (1, 2, 3))
+    (tmp_path / "tenth_properties.py").write_text(PROPERTIES.format(ids='"M30.1", "M30.3"'))
     loose = tmp_path / "tenth_defects" / "loose"
     loose.mkdir(parents=True)
     (loose.parent / "__init__.py").write_text("")
-    (loose.parent / "first.py").write_text(DEFECT.format(ids='"M10.1"', name="hides_the_diagonal"))
-    (loose / "second.py").write_text(DEFECT.format(ids='"M10.2", "M10.3"', name="hides_itself"))
+    (loose.parent / "first.py").write_text(DEFECT.format(ids='"M30.1"', name="hides_the_diagonal"))
+    (loose / "second.py").write_text(DEFECT.format(ids='"M30.2", "M30.3"', name="hides_itself"))
     return tmp_path
 
 
-def test_the_self_test_fails_for_what_m10_lacks(tenth):
+def test_the_self_test_fails_for_what_m30_lacks(tenth):
     done = attest_command(tenth, "selftest", "--impl", "tenth.py", "-n", "1")
     assert done.returncode == 1, done.stdout + done.stderr
     for line in (
         "1 of 1 defects killed, 0 of 0 correct variants live",
-        "criteria that kill nothing: M10.2, M10.3",
-        "criteria without a property: M10.2",
-        "criteria without a defect: M10.2, M10.3",
+        "criteria that kill nothing: M30.2, M30.3",
+        "criteria without a property: M30.2",
+        "criteria without a defect: M30.2, M30.3",
     ):
         assert line in done.stdout
     assert "tenth_defects/loose/second.py" in done.stdout.partition("files that were not loaded: ")[2]
 
 
-def test_the_self_test_passes_when_m10_is_whole(tenth):
-    (tenth / "tenth_properties.py").write_text(PROPERTIES.format(ids='"M10.1", "M10.2", "M10.3"'))
+def test_the_self_test_passes_when_m30_is_whole(tenth):
+    (tenth / "tenth_properties.py").write_text(PROPERTIES.format(ids='"M30.1", "M30.2", "M30.3"'))
     (tenth / "tenth_defects" / "loose" / "__init__.py").write_text("")
     done = attest_command(tenth, "selftest", "--impl", "tenth.py", "-n", "2")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -230,10 +230,10 @@ def test_a_plugin_without_a_milestone_or_with_a_stray_defect_is_refused(tenth):
     bare = attest_command(tenth, "selftest", "--impl", "bare.py")
     assert (bare.returncode, bare.stdout) == (2, "")
     assert "--impl=bare.py brings no milestone; give it attest_milestones()" in bare.stderr
-    (tenth / "tenth_defects" / "first.py").write_text(DEFECT.format(ids='"M10.9"', name="stray"))
+    (tenth / "tenth_defects" / "first.py").write_text(DEFECT.format(ids='"M30.9"', name="stray"))
     stray = attest_command(tenth, "selftest", "--impl", "tenth.py")
     assert stray.returncode == 2
-    assert "the defect stray names 'M10.9', which is no criterion; name one of the spec" in stray.stderr
+    assert "the defect stray names 'M30.9', which is no criterion; name one of the spec" in stray.stderr
 
 
 @pytest.mark.parametrize(
@@ -245,7 +245,7 @@ def test_a_plugin_without_a_milestone_or_with_a_stray_defect_is_refused(tenth):
             "return [7, attest.M",
             "attest_milestones() has an entry of type int; use attest.",
         ),
-        ("m10_tenth.toml", "m11.toml", "m11.toml, which is no file"),
+        ("m30_tenth.toml", "m11.toml", "m11.toml, which is no file"),
         ('"tenth_defects"', '"no_defects"', "no_defects cannot be imported (ModuleNotFoundError"),
         ("spec = Path", "1 / 0; spec = Path", "listing the milestones raised ZeroDivisionError"),
         ('defects="tenth_defects"', "operations=[7]", "its operation cannot be used (AttributeError"),
@@ -261,17 +261,17 @@ def test_a_hook_that_cannot_be_used_is_the_plugins_fault(tenth, before, after, s
 
 
 def test_a_malformed_spec_of_a_plugin_is_a_usage_error(tenth):
-    (tenth / "m10_tenth.toml").write_bytes(b"\xff")
+    (tenth / "m30_tenth.toml").write_bytes(b"\xff")
     done = attest_command(tenth, "run", "--impl", "tenth.py", "-n", "0")
     assert done.returncode == 2
-    assert "m10_tenth.toml: byte 0 is not UTF-8; save the file as UTF-8" in done.stdout + done.stderr
+    assert "m30_tenth.toml: byte 0 is not UTF-8; save the file as UTF-8" in done.stdout + done.stderr
 
 
-def test_offers_and_a_run_show_m10(tenth):
+def test_offers_and_a_run_show_m30(tenth):
     offers = attest_command(tenth, "list", "--offers", "--impl", "tenth.py")
     assert "  M1  causal_mask   (not attention" in offers.stdout
-    (tenth / "tenth_properties.py").write_text(PROPERTIES.format(ids='"M10.1", "M10.2", "M10.3"'))
-    done = attest_command(tenth, "run", "--impl", "tenth.py", "-m", "M10", "-n", "1", "--reports", "out")
+    (tenth / "tenth_properties.py").write_text(PROPERTIES.format(ids='"M30.1", "M30.2", "M30.3"'))
+    done = attest_command(tenth, "run", "--impl", "tenth.py", "-m", "M30", "-n", "1", "--reports", "out")
     assert done.returncode == 0, done.stdout + done.stderr
     report = json.loads((tenth / "out" / "tenth" / "report.json").read_text())
-    assert [(m["id"], m["verdict"]) for m in report["milestones"]] == [("M10", "conforms")]
+    assert [(m["id"], m["verdict"]) for m in report["milestones"]] == [("M30", "conforms")]

@@ -115,7 +115,18 @@ def test_the_reference_computes_what_every_record_promises(name):
         component.load(parameters)
     seen = component(**inputs)
     assert set(record.gives) <= set(seen) <= set(record.gives) | set(record.may_give)
-    sizes = {"B": 2, "T": 3, "S": 4, "d": 12, "d_v": 5, "V": SMALL.target_vocab, "D": 8, "H": 2, "...": 2}
+    sizes = {
+        "B": 2,
+        "T": 3,
+        "S": 4,
+        "d": 12,
+        "d_v": 5,
+        "V": SMALL.target_vocab,
+        "D": 8,
+        "H": 2,
+        "...": 2,
+        "F": 16,
+    }
     for output, shape in {**record.gives, **record.may_give}.items():
         if output in seen:
             assert seen[output].shape == tuple(sizes[word] for word in shape.split()), output

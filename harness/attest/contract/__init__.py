@@ -54,7 +54,7 @@ generate                  source (B, S), max_len, width?, num_results?, tokens (
                           top_p?, seed?
 next_token_distribution() logits (B, V), temperature?, top_k?, top_p?   output (B, V)
 linear                    x (B, T, D)                                   output (B, T, F); F is d_ff
-activation                x (B, T, D)                                   output (B, T, D); that of the config
+activation                x (B, T, d)                                   output (B, T, d); that of the config
 softmax                   x (B, T, S)                                   output (B, T, S); over the last axis
 cross_entropy             logits (B, T, V), labels (B, T)               loss (); the mean over all
                                                                         positions; nothing is padding

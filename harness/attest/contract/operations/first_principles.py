@@ -27,8 +27,8 @@ ACTIVATION = register_operation(
         form=Form.COMPONENT,
         milestone="M10",
         note="that of the config",
-        takes={"x": floats("B T D")},
-        gives={"output": "B T D"},
+        takes={"x": floats("B T d")},
+        gives={"output": "B T d"},
         reads=frozenset({"activation"}),
         sizes={},
     )

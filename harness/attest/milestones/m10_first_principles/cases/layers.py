@@ -47,6 +47,11 @@ class PieceCase(OperationCase):
         return self.layer
 
     @property
+    def d(self) -> int:
+        """The width of what an activation reads, which no config fixes."""
+        return self.D
+
+    @property
     def narrowed(self) -> dict[str, Any]:
         return {"D": 8, "F": 16, "activation": "relu"}
 

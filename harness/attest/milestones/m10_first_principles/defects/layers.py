@@ -30,7 +30,7 @@ def _with_backward(right: Var, parents: tuple[Var, ...], backward: Any) -> Var:
 
 
 @defect("M10.1", "M10.2")
-class softmax_jacobian_diagonal(Softmax):
+class softmax_backward_entry_by_entry(Softmax):
     """Backward, each entry is taken to move itself only: dy y (1 - y)."""
 
     def __call__(self, x: Var) -> Var:
@@ -66,7 +66,7 @@ class softmax_over_rows(Softmax):
 
 
 @defect("M10.1", "M10.2")
-class silu_without_product_rule(Silu):
+class silu_slope_is_its_share(Silu):
     """The slope is taken for the logistic function alone."""
 
     def __call__(self, x: Var) -> Var:
@@ -102,7 +102,7 @@ class relu_passes_every_gradient(Relu):
 
 
 @defect("M10.11")
-class relu_leaks(Relu):
+class relu_lets_a_hundredth_through(Relu):
     """Negative numbers pass with a hundredth of themselves."""
 
     def __call__(self, x: Var) -> Var:
