@@ -82,19 +82,20 @@ def numerical_gradients(
     return found
 
 
-def expect_differences(seen: Gradients, wanted: Mapping[str, Array], dtype: str) -> None:
+def expect_differences(seen: Gradients, wanted: Mapping[str, Array], dtype: str, layer: str) -> None:
     """Each gradient within the tolerance of its array's scale; that scale is a hundredth of the largest."""
     found = {**seen.inputs, **seen.parameters}
     largest = max((float(np.max(np.abs(g), initial=0.0)) for g in wanted.values()), default=0.0)
     for name, want in wanted.items():
-        expect(name in found, f"the gradient of {name} is missing")
-        expect_shape(found[name], want.shape, f"the gradient of {name}")
+        expect(name in found, f"the gradient of {name} of {layer} is missing")
+        expect_shape(found[name], want.shape, f"the gradient of {name} of {layer}")
         scale = max(float(np.max(np.abs(want), initial=0.0)), 1e-2 * largest, 1e-2)
         error = np.abs(found[name] - want) / (tolerance(dtype) * scale)
         worst = tuple(int(i) for i in np.unravel_index(int(np.argmax(error)), error.shape))
         current().saw(float(error[worst]))
         if not error[worst] <= 1.0:
-            what, numbers = f"the gradient of {name}", (float(found[name][worst]), float(want[worst]))
+            what = f"the gradient of {layer} for {name}"
+            numbers = float(found[name][worst]), float(want[worst])
             raise Violation(deviation=Deviation(what, worst, *numbers, float(error[worst]), "the tolerance"))
 
 

@@ -5,14 +5,15 @@ Shapes: x (B, T, D), logits (B, T, V), labels (B, T), a softmax over S entries, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from hypothesis import strategies as st
 
+from attest.boundary import JudgedImplementation
 from attest.contract import Array, Kind, float_dtype
 from attest.judging.cases import REGIMES, OperationCase, dtypes, seeds
 
@@ -20,6 +21,13 @@ OWN = ("linear", "activation", "softmax", "cross_entropy")  # operations of this
 NORMS = ("layer_norm", "rms_norm")  # of earlier ones, whose backward passes are tried here too
 LEARNED = ("linear", "layer_norm", "rms_norm")
 ACTIVATIONS = ("relu", "gelu", "silu")
+# Each piece by its name in a report: the operation, and of an activation which one.
+PIECES = (
+    ("linear", "relu"),
+    *(("activation", a) for a in ACTIVATIONS),
+    ("softmax", "relu"),
+    ("cross_entropy", "relu"),
+)
 HUGE = 1e4  # its exponential is beyond every float
 ANY_SIZE = ("unit", "huge", "large", "tiny", "offset")
 KINK = 1e-3  # numbers are kept so far from zero, where the slope of ReLU jumps
@@ -62,9 +70,21 @@ class PieceCase(OperationCase):
         return tuple({"activation": a} for a in others) if self.layer == "activation" else ()
 
     @property
+    def label(self) -> str:
+        """The layer as people call it."""
+        return self.activation if self.layer == "activation" else self.layer
+
+    @property
     def regimes(self) -> tuple[str, ...]:
-        named = self.activation if self.layer == "activation" else self.layer
-        return (named, *super().regimes)
+        return (self.label, *super().regimes)
+
+    def each(self, impl: JudgedImplementation) -> Iterator[Self]:
+        """This case for every piece and norm that is offered, in the most exact dtype."""
+        norms = tuple((norm, "relu") for norm in NORMS)
+        for layer, activation in (*PIECES, *norms):
+            case = self.but(layer=layer, activation=activation).sharpest(impl)
+            if impl.offers(layer) and impl.can_build(layer, case.config):
+                yield case
 
     @cached_property
     def inputs(self) -> dict[str, Any]:
@@ -102,6 +122,7 @@ def piece_cases(
     draw: st.DrawFn,
     *,
     layers: tuple[str, ...] = OWN,
+    activations: tuple[str, ...] = ACTIVATIONS,
     regimes: tuple[str, ...] = REGIMES,
     min_width: int = 1,
 ) -> PieceCase:
@@ -118,7 +139,7 @@ def piece_cases(
         F=draw(st.integers(1, 5)),
         S=draw(st.integers(min_width, 6)),
         V=draw(st.integers(2, 7)),
-        activation=draw(st.sampled_from(ACTIVATIONS)) if layer == "activation" else "relu",
+        activation=draw(st.sampled_from(activations)) if layer == "activation" else "relu",
         regime=chosen,
         dtype=draw(dtypes()),
         seed=draw(seeds()),

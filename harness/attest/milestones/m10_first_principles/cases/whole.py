@@ -5,17 +5,19 @@ Shapes: B batch, T and S lengths, D width.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from hypothesis import strategies as st
 
+from attest.boundary import JudgedImplementation
 from attest.contract import Array, Config, float_dtype
 from attest.judging.cases import OperationCase, seeds
 from attest.judging.inputs import inputs_of
-from attest.milestones.m10_first_principles.cases.layers import NORMS, OWN
+from attest.milestones.m10_first_principles.cases.layers import ACTIVATIONS, NORMS, OWN
 
 WHOLE = (
     "attention",
@@ -26,6 +28,7 @@ WHOLE = (
     "decoder_layer",
     "transformer",
 )
+PARTS = (*OWN, *NORMS, *WHOLE)
 SMALL = Config(
     d_model=8,
     num_heads=2,
@@ -51,6 +54,7 @@ class TransposeCase(OperationCase):
     T: int = 3
     S: int = 4
     dropout: float = 0.0
+    activation: str = "relu"
 
     @property
     def operation(self) -> str:
@@ -58,7 +62,7 @@ class TransposeCase(OperationCase):
 
     @property
     def config(self) -> Config:
-        return SMALL.but(dropout=self.dropout, dtype=self.dtype)
+        return SMALL.but(dropout=self.dropout, activation=self.activation, dtype=self.dtype)
 
     @property
     def regimes(self) -> tuple[str, ...]:
@@ -68,6 +72,13 @@ class TransposeCase(OperationCase):
     def inputs(self) -> dict[str, Any]:
         lengths = {"B": self.B, "T": self.T, "S": self.S}
         return inputs_of(self.record, self.config, lengths, self.rng())
+
+    def each(self, impl: JudgedImplementation, parts: tuple[str, ...] = PARTS) -> Iterator[Self]:
+        """This case for every one of these operations that is offered, in the most exact dtype."""
+        for part, activation in parts_with_activations(parts):
+            case = self.but(part=part, activation=activation).sharpest(impl)
+            if impl.offers(part) and impl.can_build(part, case.config):
+                yield case
 
     def like(self, arrays: dict[str, Any], salt: int) -> dict[str, Array]:
         """Random numbers of the same shapes, for the arrays that are floating."""
@@ -80,13 +91,17 @@ class TransposeCase(OperationCase):
         }
 
 
-def transpose_cases(
-    parts: tuple[str, ...] = (*OWN, *NORMS, *WHOLE), dropout: float = 0.0
-) -> st.SearchStrategy[TransposeCase]:
-    """Every operation with gradients, a batch of 1 included."""
+def parts_with_activations(parts: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """Each operation; the one that is an activation with each of them."""
+    for part in parts:
+        for activation in ACTIVATIONS if part == "activation" else ("relu",):
+            yield part, activation
+
+
+def transpose_cases(*, dropout: float = 0.0) -> st.SearchStrategy[TransposeCase]:
+    """Sizes and a seed, a batch of 1 included; `each` gives every operation."""
     return st.builds(
         TransposeCase,
-        part=st.sampled_from(parts),
         B=st.integers(1, 3),
         T=st.integers(1, 4),
         S=st.integers(1, 4),

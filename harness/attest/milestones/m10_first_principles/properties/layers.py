@@ -19,24 +19,34 @@ from attest.judging.laws import (
     law_is_exempt,
 )
 from attest.judging.property import given, verifies
-from attest.milestones.m10_first_principles.cases.layers import ANY_SIZE, OWN, PieceCase, piece_cases
+from attest.milestones.m10_first_principles.cases.layers import ANY_SIZE, OWN, PIECES, PieceCase, piece_cases
 from attest.reference.oracle import EPSILON
 
 ROWS = ("linear", "activation", "softmax")
 WRONG = ("high", "negative", "row", "length")
 
-law_holds(
-    FORMULA,
-    "M10.11",
-    piece_cases(regimes=ANY_SIZE),
-    *OWN,
-    name="each_layer_equals_its_formula",
-    sentence="Linear map, activations, softmax and cross-entropy, for numbers up to 10000.",
-)
+for _layer, _activation in PIECES:
+    _label = _activation if _layer == "activation" else _layer
+    law_holds(
+        FORMULA,
+        "M10.11",
+        piece_cases(layers=(_layer,), activations=(_activation,), regimes=ANY_SIZE),
+        _layer,
+        name=f"{_label}_equals_its_formula",
+        sentence=f"{_label} by its formula, for numbers up to 10000.",
+        effort=0.5,
+    )
+    law_holds(
+        GRADIENTS,
+        "M10.1",
+        piece_cases(layers=(_layer,), activations=(_activation,)),
+        _layer,
+        name=f"backward_of_{_label}_equals_the_reference",
+        effort=0.25,
+    )
 law_holds(ROW_ALONE, "M10.11", piece_cases(layers=ROWS), *ROWS, name="a_row_of_a_layer_alone", effort=0.3)
 law_is_exempt(ROW_ALONE, "cross_entropy", reason="it is a mean over all rows")
 law_holds(MEMORY_LAYOUT, "M10.11", piece_cases(), *OWN, name="layers_of_any_memory_layout", effort=0.3)
-law_holds(GRADIENTS, "M10.1", piece_cases(), *OWN, name="backward_passes_equal_the_reference", effort=0.5)
 law_holds(SIDE_EFFECTS_IN_TRAINING, "M10.13", piece_cases(), *OWN, name="a_layer_leaves_no_trace", effort=0.3)
 
 

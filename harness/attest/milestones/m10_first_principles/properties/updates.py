@@ -15,11 +15,16 @@ from attest.reference.assembly import Parts
 from attest.reference.oracle import EPSILON
 from attest.reference.training.updates import UPDATES, Memory
 
+# A running sum that fades by 0.9 holds the roundings of about 1 / (1 - 0.9) = 10 steps. Adam has two of them,
+# each with 3 roundings a step, then a root, two divisions and a product: below 128 in all.
+ROUNDINGS = 128
+
 
 def follow(optimizer: JudgedOptimizer, operation: str, case: UpdateCase, parameters: Arrays) -> None:
-    """Each step from where the optimiser stands, so that roundings do not add up."""
+    """Each step from where the optimiser stands, so that the roundings of the parameters do not add up."""
     rule, memory, eps = UPDATES[operation](Parts(case.config)), Memory(), EPSILON[case.dtype]
     before = dict(parameters)
+    peak = {name: np.ones(x.shape) for name, x in parameters.items()}  # the longest direction so far
     for step, rate in enumerate(case.rates):
         gradients = case.gradients(step)
         wanted = rule.step(before, memory, gradients, rate)
@@ -27,19 +32,11 @@ def follow(optimizer: JudgedOptimizer, operation: str, case: UpdateCase, paramet
         after = optimizer.parameters()
         for name, value in wanted.items():
             expect(name in after, f"{operation} has no {name}")
-            # The direction is a sum of up to 20 gradients, each rounded a few times: by at most 64 eps of
-            # the largest of them; for Adam, whose direction is a ratio, of 2. The rest is of p itself.
-            size = np.maximum(np.abs(before[name] - value), 2 * rate) + rate * _largest(memory, name)
-            allowed = 16 * eps * np.abs(value) + 64 * eps * size + 1e-30
+            peak[name] = np.maximum(peak[name], np.abs(before[name] - value) / rate)
+            allowed = 16 * eps * np.abs(value) + ROUNDINGS * eps * rate * peak[name]
             what = f"{name} after step {step + 1} of {operation}"
             expect_close(after[name], Expected(value, allowed), what)
         before = dict(after)
-
-
-def _largest(memory: Memory, name: str) -> float:
-    """Of a sum of gradients that has partly cancelled: what was in it, ten times what is left or more."""
-    held = memory.first.get(name)
-    return 0.0 if held is None else 10.0 * float(np.max(np.abs(held)))
 
 
 def followed(impl: JudgedImplementation, operation: str, case: UpdateCase) -> JudgedOptimizer:
