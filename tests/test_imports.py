@@ -47,6 +47,7 @@ LAYERS = (
         "spelling",
     ),
     ("adapters",),
+    ("sealed",),
     ("reference",),
     ("boundary",),
     ("evidence",),

@@ -89,6 +89,10 @@ class Timeout(BaseException):
     """Raised by the timer. Not an Exception: Hypothesis would take one for a failing example."""
 
 
+class Ended(Timeout):
+    """The process of a sealed implementation ended, or was ended: as with a time limit, nothing follows."""
+
+
 @dataclass(frozen=True)
 class Expected:
     """A float64 value and, per row of its last axis, the distance a correct result may have from it."""

@@ -15,6 +15,7 @@ from attest.boundary.component import JudgedComponent
 from attest.contract import OPERATIONS, Array, Arrays, Config, Form, ShapePolicy
 from attest.declared import MOST_WIDENING
 from attest.outcomes import NotOffered, Violation
+from attest.sealed.outside import Remote
 
 DEFAULT_DTYPES = ("float32",)
 
@@ -43,6 +44,11 @@ class JudgedImplementation:
     def compiled(self) -> bool:
         """Whether it declares that it runs compiled code."""
         return bool(getattr(self.implementation, "compiled", False))
+
+    @property
+    def sealed(self) -> bool:
+        """Whether it is in another process."""
+        return isinstance(getattr(self.implementation, "remote", None), Remote)
 
     def factor(self, operation: str) -> float:
         """How far the implementation widens the bound of this operation; at least 1."""

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import random
-import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -13,6 +10,16 @@ import numpy as np
 from attest.boundary import JudgedComponent, arrays_of, fresh, guarded
 from attest.checks.arrays import expect, expect_same_bits
 from attest.contract import Array
+from attest.sealed.looking import bytecodes, global_state, stir
+
+__all__ = [
+    "bytecodes",
+    "expect_no_side_effects",
+    "global_state",
+    "overwritten",
+    "python_work",
+    "undisturbed",
+]
 
 
 def expect_no_side_effects(
@@ -41,18 +48,10 @@ def expect_no_side_effects(
 
 def _watched(component: JudgedComponent, given: Mapping[str, Any]) -> tuple[Any, list[str]]:
     """The result of a call, and what of the world it changed."""
-    _stir()
+    stir()
     before = global_state()
     result = component.component(**given)
     return result, sorted(name for name, value in global_state().items() if value != before[name])
-
-
-def _stir() -> None:
-    """Draw from the global generators, so that one which a call seeds anew is seen to change."""
-    np.random.random()
-    random.random()
-    if torch := sys.modules.get("torch"):
-        torch.rand(1)
 
 
 def _arrays(inputs: Mapping[str, Any]) -> dict[str, Array]:
@@ -97,62 +96,6 @@ def _expect_repeats(
         expect_same_bits(again[name], value, f"{name} after an earlier result was overwritten")
 
 
-def global_state() -> dict[str, Any]:
-    """The global state an implementation may not touch, as comparable values."""
-    numpy_state: Any = np.random.get_state()
-    state: dict[str, Any] = {
-        "numpy's random state": (str(numpy_state[0]), _bytes(numpy_state[1]), *map(str, numpy_state[2:])),
-        "Python's random state": hash(random.getstate()),
-        "numpy's error handling": tuple(sorted(np.geterr().items())),
-    }
-    torch = sys.modules.get("torch")
-    if torch is not None:
-        state |= {
-            "torch's random state": _bytes(torch.get_rng_state().numpy()),
-            "torch's default dtype": str(torch.get_default_dtype()),
-            "torch's gradient mode": torch.is_grad_enabled(),
-            "torch's number of threads": torch.get_num_threads(),
-            "torch's deterministic mode": torch.are_deterministic_algorithms_enabled(),
-        }
-    return state
-
-
-def _bytes(array: Any) -> bytes:
-    return np.asarray(array).tobytes()
-
-
-def bytecodes(call: Callable[[], Any]) -> int:
-    """Python bytecodes executed by a call: a profile hook misses loops over operators and subscripts.
-
-    The garbage collector is switched off meanwhile: finalisers of other code's objects would be counted too.
-    The call is made twice and counted the second time: Python 3.12 reports opcodes only from the next start
-    of tracing on, Python 3.13 only from the next call of the same code on (seen with 3.12.1 and 3.13.0).
-    """
-    count = 0
-
-    def trace(frame: Any, event: str, argument: Any) -> Any:
-        nonlocal count
-        frame.f_trace_opcodes = True
-        frame.f_trace_lines = False
-        if event == "opcode":
-            count += 1
-        return trace
-
-    previous, collecting = sys.gettrace(), gc.isenabled()
-    gc.disable()
-    try:
-        for _ in range(2):
-            count = 0
-            sys.settrace(trace)
-            call()
-            sys.settrace(None)
-    finally:
-        sys.settrace(previous)
-        if collecting:
-            gc.enable()
-    return count
-
-
 def python_work(component: JudgedComponent, inputs: Mapping[str, Array]) -> int:
     """Bytecodes of a warm call of the bare component; the fewest of three: a cache may still fill in one."""
     given = fresh(inputs)
@@ -171,7 +114,7 @@ def python_work(component: JudgedComponent, inputs: Mapping[str, Array]) -> int:
 
 def undisturbed(label: str, call: Callable[[], Any]) -> Any:
     """The result of a call that must leave the global random state and flags as they were."""
-    _stir()
+    stir()
     before = global_state()
     result = guarded(label, call)
     changed = sorted(name for name, value in global_state().items() if value != before[name])

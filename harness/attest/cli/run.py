@@ -31,6 +31,9 @@ import click
 @click.option("--seeds", metavar="A..B", help="Every seed from A to B, one run each, merged into one report.")
 @click.option("--case", metavar="CASE", help="Run this one case, as a report prints it.")
 @click.option("--resume", is_flag=True, help="Judge only what a run that was stopped left out.")
+@click.option(
+    "--sealed", is_flag=True, help="Keep each implementation where the harness is out of its reach."
+)
 @click.option("--shard", metavar="K/N", help="Judge the K-th of N parts; `attest merge` joins their reports.")
 @click.option("-n", "workers", metavar="N", help="Worker processes, or auto; 0 judges one after the other. "
               "[default: 2, or the number of cores if fewer]")  # fmt: skip
@@ -54,6 +57,7 @@ def command(
     seeds: str | None,
     case: str | None,
     resume: bool,
+    sealed: bool,
     shard: str | None,
     workers: str | None,
     as_json: bool,
@@ -73,6 +77,7 @@ def command(
     arguments += [f"--attest-milestone={m}" for m in milestone]
     arguments += [f"--attest-criterion={c}" for c in criterion]
     arguments += ["--attest-resume"] if resume else []
+    arguments += ["--attest-sealed"] if sealed else []
     settings: dict[str, str | None] = {
         "profile": profile,
         "report": report,

@@ -6,7 +6,6 @@ Shapes: B rows, S length of the prompt, D width, V vocabulary.
 from __future__ import annotations
 
 import math
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from attest.contract import Array, Config
 from attest.judging.architectures import ArchitectureCase
 from attest.reference.decoding.teacher import SUPPRESSED
 from attest.reference.oracle import random_parameters
+from attest.sealed.looking import flops, processor_seconds
 
 ROUNDS = 9
 
@@ -114,7 +114,7 @@ class Decoding:
     def seconds(self) -> float:
         """How long one step takes, in processor time where the CPU computes: other programs do not count."""
         on_cpu = self.model.config.device == "cpu"
-        return seconds(self.step, time.process_time if on_cpu else time.perf_counter)
+        return seconds(self.step, processor_seconds if on_cpu else time.perf_counter)
 
 
 def loaded(impl: JudgedImplementation, operation: str, work: Workload) -> JudgedComponent:
@@ -126,15 +126,10 @@ def loaded(impl: JudgedImplementation, operation: str, work: Workload) -> Judged
 
 def step_flops(impl: JudgedImplementation, work: Workload, prefix: int) -> int:
     """Floating-point operations of one step as torch counts them; 0 where it cannot see them."""
-    torch = sys.modules.get("torch")
-    if torch is None or impl.compiled:
+    if impl.compiled:
         return 0
-    from torch.utils.flop_counter import FlopCounterMode
-
     decoding = Decoding(loaded(impl, work.architecture.operation, work), work, prefix)
-    with FlopCounterMode(display=False) as counter:
-        decoding.step()
-    return int(counter.get_total_flops())
+    return flops(decoding.step)
 
 
 def step_seconds(

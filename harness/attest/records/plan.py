@@ -26,6 +26,7 @@ class Target:
     broken: str = ""
     milestones: tuple[Milestone, ...] = ()  # with the names of their operations
     path: str = ""  # of a file, absolute: changing the directory must not affect the others
+    sealed: bool = False  # judged from another process, in which the harness cannot be imported
 
     def loading(self) -> Request:
         """What to import, wherever this process is."""

@@ -16,6 +16,7 @@ from attest.records.record import Record
 from attest.running import timer
 from attest.running.one_criterion import blank_record, time_limit
 from attest.running.processes import end_group
+from attest.sealed.outside import ended_by
 from attest.spec import Criterion, Spec
 
 START_SECONDS = 120.0  # to import numpy, Hypothesis and the criteria on a machine that has other things to do
@@ -123,8 +124,3 @@ class Isolation:
         except subprocess.TimeoutExpired:
             return "closed the pipe of the records"
         return ended_by(code)
-
-
-def ended_by(code: int) -> str:
-    """An exit code in words."""
-    return f"ended the process by signal {-code}" if code < 0 else f"ended the process with exit code {code}"

@@ -30,6 +30,7 @@ _WORDS = {
     "dtype": "the dtype",
     "device": "the device",
     "case": "the case",
+    "sealed": "sealed",
     "implementation": "the code of the implementation",
 }
 
@@ -119,6 +120,7 @@ def settings_of(target: Target, plan: Plan, spec: Spec) -> dict[str, Any]:
         "dtype": target.dtype,
         "device": target.device,
         "case": plan.case,
+        "sealed": target.sealed,
         "implementation": _hash_of(target),
     }
 

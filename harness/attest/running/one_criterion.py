@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass, replace
 from functools import cache
 from typing import Any
@@ -16,7 +16,9 @@ from attest.records.record import Record
 from attest.registry import BrokenPlugin, load, printable, sentence
 from attest.running.failure import complete
 from attest.running.judging import Settings, judge
+from attest.running.sealing import sealed_implementations
 from attest.running.timer import cancel_timer, set_timer
+from attest.sealed.implementation import SealedImplementation
 from attest.spec import Criterion, Spec
 from attest.trained.training import use_directory
 
@@ -79,7 +81,7 @@ def _judged(
     timed: bool,
     on_limit: Callable[[float], None],
 ) -> Record:
-    impl = _implementation(target)
+    impl = _implementation(target, plan)
     limit = time_limit(criterion, plan)
     if impl.compiled and plan.seconds is None:
         limit *= COMPILING
@@ -119,10 +121,10 @@ def _clean(value: Any) -> Any:
 _kept: dict[Target, JudgedImplementation] = {}
 
 
-def _implementation(target: Target) -> JudgedImplementation:
+def _implementation(target: Target, plan: Plan) -> JudgedImplementation:
     """An implementation per criterion; one for all where every new component would be compiled again."""
-    loaded = _loaded(target)
-    if target in _kept:
+    loaded = _sealed(target, plan) if target.sealed else _loaded(target)
+    if target in _kept and _kept[target].implementation is loaded:
         return _kept[target]
     try:
         impl = JudgedImplementation(loaded, dtype=target.dtype, device=target.device)
@@ -133,12 +135,31 @@ def _implementation(target: Target) -> JudgedImplementation:
     return impl
 
 
+_sealed_processes: dict[Target, SealedImplementation] = {}
+
+
+def _sealed(target: Target, plan: Plan) -> SealedImplementation:
+    """The implementation in its process; in a new one where it has ended or had to be ended."""
+    if target.broken:
+        raise BrokenPlugin(target.broken)
+    held = _sealed_processes.get(target)
+    if held is None or not held.remote.channel.is_open:
+        closed = [path for path in (plan.shared, plan.reports) if path]
+        held = _named(sealed_implementations(target.loading(), closed), target)
+        _sealed_processes[target] = held
+    return held
+
+
 @cache
 def _loaded(target: Target) -> Any:
     if target.broken:
         raise BrokenPlugin(target.broken)
     implementations = load(target.loading())
     _limit_threads()
+    return _named(implementations, target)
+
+
+def _named(implementations: Sequence[Any], target: Target) -> Any:
     for implementation in implementations:
         if implementation.name == target.name:
             return implementation

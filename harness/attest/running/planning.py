@@ -6,6 +6,7 @@ import os
 import random
 import re
 import shutil
+import sys
 import tempfile
 from argparse import Namespace
 from collections.abc import Sequence
@@ -26,7 +27,12 @@ def planned(option: Namespace) -> tuple[Plan, Spec]:
     _check_words(option)
     shard = _shard(option.attest_shard)
     seed, seconds = _seed(option.attest_seed), _seconds(option.attest_seconds)
-    found, refused = targets(option.attest_impl, dtype=option.attest_dtype, device=option.attest_device)
+    found, refused = targets(
+        option.attest_impl,
+        dtype=option.attest_dtype,
+        device=option.attest_device,
+        sealed=option.attest_sealed,
+    )
     spec = load_spec(added(found))
     criteria, unknown = select(spec, option.attest_milestone, option.attest_criterion)
     refused += unknown
@@ -58,6 +64,8 @@ def _check_words(option: Namespace) -> None:
         raise UsageError(f"report={printable(option.attest_report)!r} is unknown; use html or none")
     if option.attest_report == "html" and find_spec("jinja2") is None:
         raise UsageError("report='html' needs jinja2; install attest-transformers[report]")
+    if option.attest_sealed and sys.platform != "linux":
+        raise UsageError("--sealed needs Linux; leave it out to judge in an open process")
     if option.attest_report == "none" and option.attest_resume:
         raise UsageError("--resume needs the records of the run before; leave out --report none")
 

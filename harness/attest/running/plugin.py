@@ -40,6 +40,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add("--attest-seconds", default="", metavar="N", help="time limit of one criterion, in seconds")
     add("--attest-resume", action="store_true", help="judge only what a run that was stopped left out")
     add("--attest-shard", default="", metavar="K/N", help="judge the K-th of N parts; see `attest merge`")
+    add(
+        "--attest-sealed",
+        action="store_true",
+        help="keep the implementation in a process of its own",
+    )
     add("--attest-events", default="", help=argparse.SUPPRESS)
 
 

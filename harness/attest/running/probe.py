@@ -9,10 +9,12 @@ from typing import Any
 
 from attest.contract import Milestone
 from attest.milestone_registry import PARTS, bring_milestones, check_parts
+from attest.outcomes import Ended
 from attest.registry import BrokenPlugin, UsageError, load, offered, parse_request, printable, sentence
+from attest.running.sealing import sealed_implementations
 
 
-def main(text: str, answer: int) -> None:
+def main(text: str, answer: int, *, sealed: bool = False) -> None:
     """Write JSON into this file descriptor: what each implementation offers, or why the plugin is broken.
 
     Standard output is the plugin's: it may print what it likes, in any encoding, and close it.
@@ -22,10 +24,11 @@ def main(text: str, answer: int) -> None:
     broken = ""
     try:
         request = parse_request(text)
-        brought = bring_milestones(request)
-        check_parts(brought, printable(request.target))
-        milestones = [_sent(m) for m in brought]
-        found = [_described(i) for i in load(request)]
+        if not sealed:
+            brought = bring_milestones(request)
+            check_parts(brought, printable(request.target))
+            milestones = [_sent(m) for m in brought]
+        found = [_described(i) for i in (sealed_implementations(request, ()) if sealed else load(request))]
         names = [f["name"] for f in found]
         repeated = sorted({n for n in names if names.count(n) > 1})
         if repeated:
@@ -34,7 +37,7 @@ def main(text: str, answer: int) -> None:
             )
     except (BrokenPlugin, UsageError) as error:
         broken = str(error)
-    except Exception as error:
+    except (Exception, Ended) as error:
         broken = f"{printable(text)}: asking what it offers raised {sentence(error)}"
     with os.fdopen(answer, "w", encoding="utf-8") as file:
         json.dump({"found": found, "milestones": milestones, "broken": broken}, file)
@@ -56,4 +59,4 @@ def _described(implementation: Any) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    main(sys.argv[1], int(sys.argv[2]), sealed=sys.argv[3:] == ["sealed"])

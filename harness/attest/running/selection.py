@@ -47,14 +47,14 @@ def select(
 
 
 def targets(
-    requests: Iterable[str], *, dtype: str | None, device: str
+    requests: Iterable[str], *, dtype: str | None, device: str, sealed: bool = False
 ) -> tuple[tuple[Target, ...], list[str]]:
     """The implementations behind each --impl, and a sentence for each request that names none."""
     found: dict[str, Target] = {}
     refused: list[str] = []
     for text in requests:
         try:
-            for target in _targets(parse_request(text), dtype, device):
+            for target in _targets(parse_request(text), dtype, device, sealed):
                 _check_unique(found.get(target.label), target)
                 found[target.label] = target
         except UsageError as error:
@@ -62,11 +62,11 @@ def targets(
     return tuple(found.values()), refused
 
 
-def _targets(request: Request, dtype: str | None, device: str) -> list[Target]:
+def _targets(request: Request, dtype: str | None, device: str, sealed: bool) -> list[Target]:
     options = dict(request.options)
     own_dtype = _choice(options.get("dtype", dtype), DTYPES, "dtype")
     own_device = check_device(options.get("device", device))
-    answer = _answer(request)
+    answer = _answer(request, sealed)
     return [
         Target(
             _label(name, request.options, own_dtype),
@@ -77,6 +77,7 @@ def _targets(request: Request, dtype: str | None, device: str) -> list[Target]:
             answer.broken,
             answer.milestones,
             str(Path(request.target).resolve()) if request.is_file else "",
+            sealed,
         )
         for name in [f["name"] for f in answer.found] or [_stem(request)]
     ]
@@ -143,12 +144,13 @@ class Answer:
     milestones: tuple[Milestone, ...] = ()
 
 
-def ask(request: Request) -> Answer:
+def ask(request: Request, *, sealed: bool = False) -> Answer:
     """Import the plugin in a process of its own: one that exits, crashes or hangs costs nothing else."""
     target = printable(request.target)
     with tempfile.TemporaryFile() as answer:
         # -P: a file of the working directory called json.py must not stand in for Python's own module.
         command = [sys.executable, "-P", "-m", "attest.running.probe", request.text, str(answer.fileno())]
+        command += ["sealed"] if sealed else []
         code = _ended(command, answer.fileno())
         if code is None:
             return Answer(broken=f"{target}: importing it took over {PROBE_SECONDS} s")
@@ -186,11 +188,11 @@ def _read(answer: Any) -> Answer:
     return Answer(found, str(answer["broken"]), milestones)
 
 
-def _answer(request: Request) -> Answer:
+def _answer(request: Request, sealed: bool) -> Answer:
     """A registered plugin of this package adds no milestones and is imported by the workers only."""
     if request.is_registered and registered()[request.target].module.startswith("attest_impls."):
         return Answer(({"name": request.target},))
-    answer = ask(request)
+    answer = ask(request, sealed=sealed)
     return Answer(broken=answer.broken) if answer.broken else answer
 
 

@@ -19,12 +19,12 @@ from attest.records.record import ERROR, FAIL, KNOWN, NOT_OFFERED, NOT_RUN, PASS
 from attest.records.verdicts import exit_code, with_blocks
 from attest.registry import UsageError, sentence
 from attest.report.rows import Document
-from attest.running.isolation import ended_by
 from attest.running.items import PROPERTY, CriteriaFile, CriterionItem, end_judging
 from attest.running.kept_records import KeptRecords
 from attest.running.one_criterion import blank_record
 from attest.running.planning import planned
 from attest.running.stopping import stop_on_signals, stop_without_reader
+from attest.sealed.outside import ended_by
 from attest.spec import Spec, SpecError
 
 LETTERS = {PASS: ".", FAIL: "F", ERROR: "E", THIN: "t", KNOWN: "k", NOT_OFFERED: "-", NOT_RUN: "n"}

@@ -12,7 +12,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any, TypeVar
 
 from attest.registry import sentence
-from attest.running.isolation import ended_by
+from attest.sealed.outside import ended_by
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")

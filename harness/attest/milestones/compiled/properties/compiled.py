@@ -24,7 +24,7 @@ from attest.milestones.compiled.cases.compiled import (
     tokens,
 )
 from attest.milestones.m01_attention.cases.misfits import misfits
-from attest.outcomes import NotOffered
+from attest.outcomes import NotOffered, NotRun
 from attest.reference.oracle import expected, random_parameters
 
 Job = tuple[Any, Callable[[], Any]]
@@ -206,6 +206,8 @@ def everything_is_made_on_the_device_of_the_input(impl: JudgedImplementation) ->
     """Forward, loss and cached decoding on fake CUDA tensors; with gradients on the meta device."""
     from attest.adapters.placement import is_torch, on_fake_cuda, without_numbers
 
+    if impl.sealed:
+        raise NotRun("its modules are put on another device, as cannot be done across a seal; run open")
     config = config_of(impl, "transformer")
     names = [name for name in ("transformer", "loss") if impl.offers(name)]
     built = [impl.construct(name, impl.placed(config).but(device="cpu")) for name in names]
