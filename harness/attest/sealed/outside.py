@@ -338,8 +338,8 @@ def _error_class(name: str, base: str) -> type[BaseException]:
     )
 
 
-@cache
 def _config_text(config: Config) -> str:
+    """Not cached: a config with 16.0 where another has 16 is equal to it."""
     return json.dumps(asdict(config), default=lambda number: number.item())
 
 

@@ -1,0 +1,267 @@
+"""A sealed implementation: what it cannot reach, what is still seen of it, and every cheat that must fail."""
+
+import os
+import re
+import tempfile
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import attest
+from attest.boundary import JudgedImplementation
+from attest.checks.layouts import LAYOUTS, laid_out
+from attest.checks.side_effects import expect_no_side_effects, python_work
+from attest.contract import Config
+from attest.judging.property import load_properties
+from attest.outcomes import Ended, Violation
+from attest.records.plan import Plan, Target
+from attest.registry import BrokenPlugin, load, read_request
+from attest.running.isolation import Isolation
+from attest.running.judging import Settings, judge
+from attest.running.sealing import sealed_implementations
+from attest.sealed.outside import live
+from attest.spec import load_spec
+
+HERE = Path(__file__).parent
+HARNESS = Path(attest.__file__).parent
+CHEATS = sorted(path.stem for path in (HERE / "cheats").glob("*.py") if path.stem != "heart")
+CAUGHT_OPENLY = {  # by a criterion, without any seal
+    "patches_pytest", "reads_shared_memory", "reads_the_memory_of_its_parent", "right_at_aligned_addresses",
+    "right_every_other_call", "right_for_square_shapes", "right_for_the_first_60_calls", "widens_its_bounds",
+}  # fmt: skip
+SPEC = load_spec()
+ASKED = [c for c in SPEC.criteria if set(c.needs) == {"attention"}]
+PLUGIN = """
+import os, sys
+import numpy as np
+kept = []
+class Mine:
+    name = "mine"
+    dtypes = ("float64",)
+    def attention(self, config):
+        def attend(q, k, v, mask=None, causal=False):
+            {body}
+        return attend
+def attest_implementations():
+    return [Mine()]
+"""
+
+
+@pytest.fixture
+def sealed(tmp_path, monkeypatch):
+    """Open a plugin in a sealed process; given text, a plugin whose attention has this body."""
+    monkeypatch.setattr(tempfile, "tempdir", None)
+
+    def open_plugin(plugin) -> JudgedImplementation:
+        if isinstance(plugin, str):
+            path = tmp_path / "mine.py"
+            path.write_text(PLUGIN.format(body=textwrap.indent(plugin, " " * 12).strip()))
+            plugin = path
+        (found,) = sealed_implementations(read_request(str(plugin)), ())
+        return JudgedImplementation(found)
+
+    yield open_plugin
+    for channel in live():
+        channel.close()
+
+
+def attention(impl, **inputs):
+    x = np.arange(6.0).reshape(1, 2, 3)
+    return impl.build("attention", Config())(**{"q": x, "k": x, "v": x, **inputs})
+
+
+def verdicts(impl, *, seed=0):
+    """Of the criteria about attention alone, up to the first that does not pass."""
+    for criterion in ASKED:
+        properties = load_properties()[criterion.id]
+        record = judge(criterion, properties, impl, Settings(profile="quick", seed=seed))
+        yield record.criterion, record.verdict, record.reason
+        if record.verdict not in ("pass", "not run"):
+            return
+
+
+@pytest.mark.parametrize("name", CHEATS)
+def test_a_cheat_fails_under_seal(name, sealed):
+    """Each computes the wrong thing and tries to look right."""
+    seed = 1 if name == "knows_the_answers_of_a_seed" else 0
+    *_, (criterion, verdict, reason) = verdicts(sealed(HERE / "cheats" / f"{name}.py"), seed=seed)
+    assert verdict in ("fail", "error"), f"{criterion} {verdict} {reason}"
+    assert "the harness failed" not in reason
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in CHEATS if name not in CAUGHT_OPENLY])
+def test_the_same_cheat_gets_through_without_a_seal(name, tmp_path):
+    """So it is the seal that stops it. M1.2 is the formula; each cheat forgets a factor of it."""
+    target = Target("cheat", "cheat", "cheat", path=str(HERE / "cheats" / f"{name}.py"))
+    process = Isolation(Plan((target,), ("M1.2",), profile="quick", reports=""), SPEC, target)
+    try:
+        assert process.judge(SPEC.by_id["M1.2"]).verdict == "pass"
+    finally:
+        process.close()
+
+
+def refused(sealed, body):
+    """The exception that this body raises inside, as the harness quotes it."""
+    with pytest.raises(Violation) as caught:
+        attention(sealed(body))
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "name", ["reference.oracle", "judging.property", "checks", "milestones", "records.plan"]
+)
+def test_the_harness_cannot_be_imported(name, sealed):
+    seen = refused(sealed, f"import attest.{name}")
+    assert "cannot be imported in a sealed run" in seen
+
+
+def test_what_a_plugin_needs_can_be_imported(sealed):
+    body = """
+    from attest import Config, KnownFailure, ShapePolicy, hookimpl
+    from attest.contract import Gradients, OPERATIONS
+    return {"output": np.zeros(len(OPERATIONS))}
+    """
+    assert attention(sealed(textwrap.dedent(body).strip()))["output"].size > 20
+
+
+@pytest.mark.parametrize(
+    "path", [HARNESS / "outcomes.py", HARNESS.parents[1] / "spec" / "m01_attention.toml"]
+)
+def test_the_files_of_the_harness_cannot_be_read(path, sealed):
+    for how in (f"open({str(path)!r})", f"os.open({str(path)!r}, os.O_WRONLY)"):
+        assert "PermissionError" in refused(sealed, how)
+
+
+def test_past_python_the_kernel_refuses_too(sealed):
+    """The C library's open: no audit hook of Python hears of it."""
+    path = str(HARNESS / "outcomes.py").encode()
+    body = f"import ctypes; return {{'output': np.array(ctypes.CDLL(None).open({path!r}, 0))}}"
+    assert attention(sealed(body))["output"] == -1
+
+
+def test_records_and_trained_models_are_out_of_reach(tmp_path, sealed, monkeypatch):
+    (tmp_path / "records").mkdir()
+    (tmp_path / "records" / "records.jsonl").write_text("{}")
+    path = tmp_path / "mine.py"
+    path.write_text(PLUGIN.format(body=f"open({str(tmp_path / 'records' / 'records.jsonl')!r}, 'a')"))
+    (found,) = sealed_implementations(read_request(str(path)), [str(tmp_path / "records")])
+    with pytest.raises(Violation, match="PermissionError"):
+        attention(JudgedImplementation(found))
+
+
+@pytest.mark.parametrize("file", ["mem", "maps", "environ", "cmdline"])
+def test_the_process_that_judges_cannot_be_read(file, sealed):
+    assert "PermissionError" in refused(sealed, f"open('/proc/%d/{file}' % os.getppid(), 'rb')")
+
+
+def test_it_sees_neither_the_run_nor_its_paths(sealed, monkeypatch):
+    monkeypatch.setenv("ATTEST_SECRET", "here")
+    body = """
+    names = [n for n in os.environ if n.startswith(("PYTEST", "ATTEST", "PYTHON"))]
+    return {"output": np.array([len(names), *(n in sys.modules for n in ("pytest", "hypothesis"))])}
+    """
+    assert not attention(sealed(textwrap.dedent(body).strip()))["output"].any()
+
+
+@pytest.mark.parametrize(
+    ("body", "end"),
+    [
+        ("os._exit(7)", "ended the process with exit code 7"),
+        ("os.kill(os.getpid(), 11)", "ended the process by signal 11"),
+        (
+            "for fd in range(3, 32):\n    try: os.write(fd, b'{}' * 99)\n    except OSError: pass",
+            "wrote into",
+        ),
+        ("os.closerange(3, 64)", "ended the process"),
+    ],
+)
+def test_an_end_of_its_process_is_told(body, end, sealed):
+    impl = sealed(body)
+    with pytest.raises(Ended, match=f"the implementation {end}"):
+        attention(impl)
+    with pytest.raises(Ended):
+        attention(impl)
+
+
+def test_exceptions_keep_their_class_and_text(sealed):
+    body = "class Odd(KeyError): pass\nraise Odd('num_heads=3')"
+    with pytest.raises(KeyError, match="num_heads=3") as caught:
+        sealed(body).build("attention", Config()).component(q=np.zeros(1), k=np.zeros(1), v=np.zeros(1))
+    assert type(caught.value).__name__ == "Odd"
+
+
+ALIASES = {
+    "input changed": ("q[...] = 1\nreturn {'output': np.zeros(3)}", "the input q"),
+    "input returned": ("return {'output': q[::-1]}", "shares memory with the input q"),
+    "own memory": (
+        "kept.append(np.zeros(3)) if not kept else None\nreturn {'output': kept[0]}",
+        "overwritten",
+    ),
+    "buffer": (
+        "kept.append(np.zeros(3)) if not kept else None\nkept[0] += 1\nreturn {'output': kept[0]}",
+        "kept",
+    ),
+    "random state": ("np.random.seed(0)\nreturn {'output': np.zeros(3)}", "changed numpy's random state"),
+    "clean": ("return {'output': np.zeros(3)}", ""),
+}
+
+
+@pytest.mark.parametrize("name", ALIASES)
+def test_side_effects_are_seen_across_the_seal_as_they_are_without(name, sealed, tmp_path):
+    body, seen = ALIASES[name]
+    impls = sealed(body), JudgedImplementation(load(read_request(str(tmp_path / "mine.py")))[0])
+    x = np.arange(6.0).reshape(1, 2, 3)
+    found = []
+    for impl in impls:
+        try:
+            expect_no_side_effects(impl.build("attention", Config()), {"q": x, "k": x + 1, "v": x + 2})
+            found.append("")
+        except Violation as violation:
+            found.append(violation.seen)
+    assert found[0] == found[1]
+    assert seen in found[0]
+    assert bool(seen) == bool(found[0])
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_strides_arrive_as_they_are(layout, sealed):
+    x = np.random.default_rng(0).normal(size=(3, 4, 5))
+    given = laid_out({"q": x, "k": x, "v": x}, layout)
+    body = (
+        "return {'output': np.array([*q.strides, q.ctypes.data % 64, q is k, q.flags.writeable]), 'q': q * 1}"
+    )
+    found = sealed(body).build("attention", Config()).as_given(**given)
+    q = given["q"]
+    wanted = [*q.strides, q.ctypes.data % 64, q is given["k"], q.flags.writeable]
+    assert found["output"].tolist() == wanted
+    assert np.array_equal(found["q"], q)
+
+
+def test_loops_in_python_are_counted_inside(sealed):
+    impl = sealed("for _ in range(q.size): pass\nreturn {'output': q * 1}")
+    component = impl.build("attention", Config())
+    few, many = (python_work(component, {n: np.zeros((size, 2, 2)) for n in "qkv"}) for size in (1, 100))
+    assert many > 10 * few
+
+
+def test_a_broken_plugin_is_told_in_one_sentence(tmp_path, sealed):
+    path = tmp_path / "broken.py"
+    for text, sentence in {
+        "raise OSError('no weights')": "cannot be imported (OSError: no weights)",
+        "def attest_implementations(): return []": "returned an empty list",
+        PLUGIN.format(body="pass").replace('"mine"', "5"): "has no name",
+        PLUGIN.format(body="pass").replace('("float64",)', "'float32'"): "is no list of words",
+    }.items():
+        path.write_text(text)
+        with pytest.raises(BrokenPlugin, match=re.escape(sentence)):
+            sealed(path)
+
+
+def test_checkpoints_pass_between_the_two_processes(sealed):
+    impl = sealed("with open(os.path.join(q, 'it'), 'w') as f: f.write('x')\nreturn {'output': np.zeros(1)}")
+    with tempfile.TemporaryDirectory() as directory:
+        impl.build("attention", Config()).component(q=directory, k=1, v=1)
+        assert os.listdir(directory) == ["it"]
