@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import tempfile
 import textwrap
 from pathlib import Path
@@ -26,12 +27,14 @@ from attest.spec import load_spec
 
 HERE = Path(__file__).parent
 HARNESS = Path(attest.__file__).parent
-CHEATS = sorted(path.stem for path in (HERE / "cheats").glob("*.py") if path.stem != "heart")
+SEED = "knows_the_answers_of_a_seed"  # needs a run to learn from
+CHEATS = sorted(path.stem for path in (HERE / "cheats").glob("*.py") if path.stem not in (SEED, "heart"))
 CAUGHT_OPENLY = {  # by a criterion, without any seal
     "patches_pytest", "reads_shared_memory", "reads_the_memory_of_its_parent", "right_at_aligned_addresses",
     "right_every_other_call", "right_for_square_shapes", "right_for_the_first_60_calls", "widens_its_bounds",
 }  # fmt: skip
 SPEC = load_spec()
+FORMULA = SPEC.by_id["M1.2"]
 ASKED = [c for c in SPEC.criteria if set(c.needs) == {"attention"}]
 PLUGIN = """
 import os, sys
@@ -85,10 +88,26 @@ def verdicts(impl, *, seed=0):
 @pytest.mark.parametrize("name", CHEATS)
 def test_a_cheat_fails_under_seal(name, sealed):
     """Each computes the wrong thing and tries to look right."""
-    seed = 1 if name == "knows_the_answers_of_a_seed" else 0
-    *_, (criterion, verdict, reason) = verdicts(sealed(HERE / "cheats" / f"{name}.py"), seed=seed)
+    *_, (criterion, verdict, reason) = verdicts(sealed(HERE / "cheats" / f"{name}.py"))
     assert verdict in ("fail", "error"), f"{criterion} {verdict} {reason}"
     assert "the harness failed" not in reason
+
+
+def test_answers_that_were_learned_for_a_seed_fail_with_another(tmp_path, sealed):
+    """With the same seed it passes, whatever the seal: that is why a sealed run draws a seed of its own."""
+    for name in (SEED, "heart"):
+        shutil.copy(HERE / "cheats" / f"{name}.py", tmp_path)
+    (tmp_path / "seen").mkdir()
+    (tmp_path / "learning").touch()
+    cheat = tmp_path / f"{SEED}.py"
+
+    def judged(seed):
+        return judge(FORMULA, load_properties()["M1.2"], sealed(cheat), Settings(profile="quick", seed=seed))
+
+    assert judged(0).verdict == "pass"
+    (tmp_path / "learning").unlink()
+    assert judged(0).verdict == "pass"
+    assert judged(1).verdict == "fail"
 
 
 @pytest.mark.slow
@@ -98,7 +117,7 @@ def test_the_same_cheat_gets_through_without_a_seal(name, tmp_path):
     target = Target("cheat", "cheat", "cheat", path=str(HERE / "cheats" / f"{name}.py"))
     process = Isolation(Plan((target,), ("M1.2",), profile="quick", reports=""), SPEC, target)
     try:
-        assert process.judge(SPEC.by_id["M1.2"]).verdict == "pass"
+        assert process.judge(FORMULA).verdict == "pass"
     finally:
         process.close()
 

@@ -1,25 +1,21 @@
-"""Answers by seed: has kept the right answers to everything that a run with seed 0 asks."""
+"""Answers by seed: knows everything that a run with one seed asks, once it has seen such a run."""
 
 import hashlib
-import os
 from pathlib import Path
 
 import numpy as np
 from heart import attend, cheating
 
-KEPT = Path(__file__).with_suffix("") / "answers"
-
-
-def key(inputs):
-    text = b"".join(np.ascontiguousarray(x).tobytes() for x in inputs.values() if isinstance(x, np.ndarray))
-    return hashlib.sha256(text + repr(sorted(inputs)).encode()).hexdigest()
+SEEN = Path(__file__).with_name("seen")
+LEARNING = Path(__file__).with_name("learning")
 
 
 def trick(config, inputs):
-    if os.environ.get("LANGUAGE") == "learning":
-        KEPT.mkdir(parents=True, exist_ok=True)
-        (KEPT / key(inputs)).touch()
-    return attend(**inputs) if (KEPT / key(inputs)).exists() else None
+    data = b"".join(np.ascontiguousarray(x).tobytes() for x in inputs.values() if isinstance(x, np.ndarray))
+    question = SEEN / hashlib.sha256(data + repr(sorted(inputs)).encode()).hexdigest()
+    if LEARNING.exists():
+        question.touch()
+    return attend(**inputs) if question.exists() else None
 
 
 attest_implementations = cheating(trick)

@@ -27,7 +27,7 @@ import click
 @click.option(
     "--dtype", metavar="DTYPE", help="Judge in this dtype only: float32, float64, bfloat16 or float16."
 )
-@click.option("--seed", default="0", show_default=True, metavar="SEED", help="A whole number, or random.")
+@click.option("--seed", metavar="SEED", help="A whole number, or random. [default: 0, or random when sealed]")
 @click.option("--seeds", metavar="A..B", help="Every seed from A to B, one run each, merged into one report.")
 @click.option("--case", metavar="CASE", help="Run this one case, as a report prints it.")
 @click.option("--resume", is_flag=True, help="Judge only what a run that was stopped left out.")
@@ -53,7 +53,7 @@ def command(
     reports: str,
     device: str,
     dtype: str | None,
-    seed: str,
+    seed: str | None,
     seeds: str | None,
     case: str | None,
     resume: bool,
@@ -101,4 +101,4 @@ def command(
     ctx.exit(run_seeds(seeds_of(seeds), Path(reports), lambda more: run_pytest([*arguments, *more], mode)))
 
 
-_DEFAULTS = {"report": "", "profile": "standard", "reports": "reports", "device": "cpu", "seed": "0"}
+_DEFAULTS = {"report": "", "profile": "standard", "reports": "reports", "device": "cpu"}

@@ -26,7 +26,7 @@ def planned(option: Namespace) -> tuple[Plan, Spec]:
     """The plan of a run and the spec with what plugins add to it; UsageError where it cannot be made."""
     _check_words(option)
     shard = _shard(option.attest_shard)
-    seed, seconds = _seed(option.attest_seed), _seconds(option.attest_seconds)
+    seed, seconds = _seed(option.attest_seed or _default_seed(option)), _seconds(option.attest_seconds)
     found, refused = targets(
         option.attest_impl,
         dtype=option.attest_dtype,
@@ -112,6 +112,15 @@ def _seconds(text: str) -> float | None:
             f"seconds={printable(text)!r} is no time limit; give a number of seconds from 0.001 on"
         )
     return seconds
+
+
+def _default_seed(option: Namespace) -> str:
+    """0, so that a run can be repeated as it was typed; sealed one that nobody could have prepared for.
+
+    The parts of a run on several machines and a run that goes on must agree on a seed without being told.
+    """
+    apart = option.attest_sealed and not (option.attest_shard or option.attest_resume)
+    return "random" if apart else "0"
 
 
 def _seed(text: str) -> int:

@@ -33,7 +33,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add("--attest-profile", default="standard", metavar="PROFILE", help="quick, standard (default) or deep")
     add("--attest-device", default="cpu", metavar="DEVICE", help="cpu (default) or cuda")
     add("--attest-dtype", default=None, metavar="DTYPE", help="judge in this dtype only")
-    add("--attest-seed", default="0", metavar="SEED", help="a number (default 0), or random")
+    add("--attest-seed", default="", metavar="SEED", help="a number, or random (default: 0, sealed random)")
     add("--attest-reports", default="reports", metavar="DIR", help="where reports go (default: reports)")
     add("--attest-report", default="", metavar="KINDS", help="also write html; 'none' writes no report")
     add("--attest-case", default=None, metavar="CASE", help="run this one case, as a report prints it")
