@@ -11,6 +11,7 @@ import numpy as np
 from attest.contract import Arrays
 from attest.reference.parts.part import Part
 from attest.reference.tape import Array
+from attest.reference.validation import check_size
 
 
 @dataclass
@@ -27,6 +28,9 @@ class Schedule(Part):
 
     def __call__(self, step: int) -> float:
         return self.cosine_rate(step) if self.config.schedule == "cosine" else self.inverse_sqrt_rate(step)
+
+    def check_step(self, step: int) -> None:
+        check_size("step", step)
 
     def inverse_sqrt_rate(self, step: int) -> float:
         """The paper's section 5.3; without warmup it starts at the peak."""

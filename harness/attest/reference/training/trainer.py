@@ -27,7 +27,7 @@ class ReferenceSchedule(ReferenceComponent):
     """`learning_rate`: a step, counted from 1, to a rate."""
 
     def __call__(self, step: int) -> float:  # type: ignore[override]
-        check_size("step", step)
+        self.parts.schedule.check_step(step)
         return self.parts.schedule(int(step))
 
 
@@ -201,11 +201,21 @@ class ReferenceTrainer:
         with np.load(Path(directory) / FILE, allow_pickle=False) as held:
             saved = {name: held[name] for name in held.files}
         counters = json.loads(str(saved.pop("counters")))
+        self.check_checkpoint(_under(saved, "parameter/"))
         self.model.load(_under(saved, "parameter/"))
         self.restore_optimizer(Moments(counters["adam"], _under(saved, "first/"), _under(saved, "second/")))
         self.restore_schedule(counters["steps"])
         self.restore_seed(counters["seed"])
         self.restore_random(counters["draws"])
+
+    def check_checkpoint(self, parameters: Mapping[str, Array]) -> None:
+        """Names and shapes are the model's own; nothing has been copied yet."""
+        wanted = self.model.shapes()
+        for name in sorted({*wanted, *parameters}):
+            held = parameters[name].shape if name in parameters else None
+            if held != wanted.get(name):
+                own = wanted.get(name)
+                raise ValueError(f"the checkpoint has {name}={held}, the model {own}; load one of this model")
 
     def restore_optimizer(self, moments: Moments) -> None:
         self.moments = moments

@@ -1,0 +1,62 @@
+"""Defects of refusing what training is given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from attest.contract import Arrays
+from attest.judging.catalogue import defect
+from attest.reference.tape import Array
+from attest.reference.training.optimisation import Schedule
+from attest.reference.training.trainer import ReferenceTrainer
+
+
+@defect("M5.12b")
+class schedule_has_a_step_zero(Schedule):
+    """Step 0 and those before it get the rate of step 1."""
+
+    def check_step(self, step: int) -> None:
+        super().check_step(max(1, step))
+
+    def __call__(self, step: int) -> float:
+        return super().__call__(max(1, step))
+
+
+@defect("M5.12b")
+class checkpoint_is_read_as_far_as_it_fits(ReferenceTrainer):
+    """Arrays that the model lacks are passed over, those of another shape are cut."""
+
+    def check_checkpoint(self, parameters: Mapping[str, Array]) -> None:
+        pass
+
+
+@defect("M5.12b")
+class checkpoint_is_checked_while_it_is_copied(ReferenceTrainer):
+    """The first arrays are in the model when a later one turns out not to fit."""
+
+    def check_checkpoint(self, parameters: Mapping[str, Array]) -> None:
+        own = self.model.values
+        for name in own:
+            if name in parameters and parameters[name].shape == own[name].shape:
+                own[name][...] = parameters[name]
+        super().check_checkpoint(parameters)
+
+
+@defect("M5.12b")
+class log_interval_of_zero_is_silence(ReferenceTrainer):
+    """log_every below 1 means that nothing is logged."""
+
+    def fit(self, batches: Iterable[Arrays], log_every: int, on_log: Callable[[dict[str, Any]], Any]) -> None:
+        super().fit(batches, max(1, log_every), on_log if log_every >= 1 else lambda entry: None)
+
+
+@defect("M5.12b")
+class interval_is_checked_after_the_first_step(ReferenceTrainer):
+    """The parameters have moved when log_every is refused."""
+
+    def fit(self, batches: Iterable[Arrays], log_every: int, on_log: Callable[[dict[str, Any]], Any]) -> None:
+        batches = list(batches)
+        if log_every < 1:
+            self.step(batches[0])
+        super().fit(batches, log_every, on_log)

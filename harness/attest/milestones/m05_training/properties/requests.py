@@ -1,0 +1,70 @@
+"""M5: steps, intervals and checkpoints that cannot be meant."""
+
+from __future__ import annotations
+
+import tempfile
+from functools import partial
+from typing import Any
+
+from attest.boundary import JudgedImplementation
+from attest.checks.arrays import expect_refused
+from attest.checks.training import expect_same_run
+from attest.contract import Architecture
+from attest.evidence import note_case
+from attest.judging.property import verifies
+from attest.milestones.m05_training.cases.training import TrainingCase
+
+
+def plain_case(impl: JudgedImplementation, architecture: Architecture) -> TrainingCase:
+    """A case that is not drawn."""
+    return TrainingCase(steps=1, dtype=impl.dtypes[0], architecture=architecture).fitted(impl)
+
+
+@verifies("M5.12b")
+def a_schedule_counts_from_one(impl: JudgedImplementation, architecture: Architecture) -> None:
+    """There is no step 0, no step before it and none between two."""
+    if not impl.offers("learning_rate"):
+        note_case("learning_rate is not offered", "refusal")
+        return
+    rate = impl.construct("learning_rate", impl.placed(plain_case(impl, architecture).config))
+    for step in (0, -1, 2.5):
+        _expect_refused(f"the learning rate of step {step}", partial(rate, step=step))
+
+
+@verifies("M5.12b")
+def a_log_interval_is_at_least_one(impl: JudgedImplementation, architecture: Architecture) -> None:
+    """Otherwise nothing is ever logged, or a division by zero ends a run that has begun."""
+    case = plain_case(impl, architecture)
+    for interval in (0, -1):
+        trainer = case.trainer(impl, case.parameters)
+        before = trainer.parameters()
+        fit = partial(trainer.trainer.fit, list(case.batches), interval, lambda entry: None)
+        _expect_refused(f"fit with log_every={interval}", fit)
+        expect_same_run(trainer.parameters(), before, f"after fit with log_every={interval} was refused")
+
+
+@verifies("M5.12b")
+def a_checkpoint_of_another_model_is_refused(impl: JudgedImplementation, architecture: Architecture) -> None:
+    """Of another width, or with a layer more; what was there stays."""
+    case = plain_case(impl, architecture)
+    if case.fixed:
+        note_case("every config costs a build", "refusal")
+        return
+    trainer = case.trainer(impl, case.parameters)
+    before = trainer.parameters()
+    for what, other in _other_models(case):
+        with tempfile.TemporaryDirectory() as directory:
+            other.trainer(impl, other.parameters).save(directory)
+            _expect_refused(f"a checkpoint of a model with {what}", partial(trainer.trainer.load, directory))
+        expect_same_run(trainer.parameters(), before, f"after a checkpoint with {what} was refused")
+
+
+def _other_models(case: TrainingCase) -> list[tuple[str, TrainingCase]]:
+    deeper = case.but(layers=case.layers + 1)
+    wider = case.but(vocab=case.vocab + 1)
+    return [("a layer more", deeper), ("a token more", wider)]
+
+
+def _expect_refused(what: str, call: Any) -> None:
+    note_case(what, "refusal")
+    expect_refused(call, what)

@@ -1,0 +1,44 @@
+"""Defects of refusing what decoding by hand is given."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from attest.judging.catalogue import defect
+from attest.reference.decoding.cache import State
+from attest.reference.decoding.sampling import Sampling
+from attest.reference.models.transformer import ReferenceTransformer
+from attest.reference.tape import Array
+
+
+@defect("M6.10b")
+class negative_rows_count_from_the_end(ReferenceTransformer):
+    """reorder takes row -1 for the last one, as numpy does."""
+
+    def reorder(self, state: State, rows: Array) -> State:
+        return super().reorder(state, np.asarray(rows) % max(1, len(state.tokens)))
+
+
+@defect("M6.10b")
+class rows_beyond_are_clipped(ReferenceTransformer):
+    """A row that the state does not have becomes its last one."""
+
+    def reorder(self, state: State, rows: Array) -> State:
+        rows = np.asarray(rows)
+        return super().reorder(state, np.where(rows > 0, np.minimum(rows, len(state.tokens) - 1), rows))
+
+
+@defect("M6.10b")
+class steps_wrap_ids(ReferenceTransformer):
+    """Ids outside the vocabulary are taken modulo its size."""
+
+    def step(self, state: State, tokens: Array) -> tuple[Array, State]:
+        return super().step(state, np.asarray(tokens) % self.config.target_vocab)
+
+
+@defect("M6.10b", "M6.10")
+class settings_of_sampling_are_not_looked_at(Sampling):
+    """Whatever temperature, top_k and top_p are, something is computed."""
+
+    def check_sampling(self, temperature: float, top_k: int | None, top_p: float | None) -> None:
+        pass
