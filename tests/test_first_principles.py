@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from attest.boundary import JudgedImplementation
+from attest.checks.differences import numerical
 from attest.contract import Config
 from attest.judging.evidence import collecting
 from attest.milestones.m10_first_principles.cases.updates import UpdateCase
-from attest.milestones.m10_first_principles.checks import numerical
 from attest.milestones.m10_first_principles.properties.updates import followed
 from attest.outcomes import Violation
 from attest.reference.assembly import Parts

@@ -7,17 +7,17 @@ from hypothesis import strategies as st
 
 from attest.boundary import JudgedComponent, JudgedImplementation
 from attest.checks.arrays import expect, expect_close, expect_zero
-from attest.checks.layouts import laid_out
-from attest.judging.evidence import current
-from attest.judging.property import given, verifies
-from attest.milestones.m10_first_principles.cases.layers import LEARNED, PieceCase, piece_cases
-from attest.milestones.m10_first_principles.cases.whole import NOISY, TransposeCase, transpose_cases
-from attest.milestones.m10_first_principles.checks import (
+from attest.checks.differences import (
     DIRECTIONS,
     expect_differences,
     numerical_gradients,
     transpose_error,
 )
+from attest.checks.layouts import laid_out
+from attest.judging.evidence import current
+from attest.judging.property import given, verifies
+from attest.milestones.m10_first_principles.cases.layers import LEARNED, PieceCase, piece_cases
+from attest.milestones.m10_first_principles.cases.whole import NOISY, TransposeCase, transpose_cases
 from attest.outcomes import Expected
 
 SMOOTH = ("unit", "offset")
