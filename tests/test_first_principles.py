@@ -6,7 +6,7 @@ import pytest
 from attest.boundary import JudgedImplementation
 from attest.checks.differences import numerical
 from attest.contract import Config
-from attest.judging.evidence import collecting
+from attest.evidence import collecting
 from attest.milestones.m10_first_principles.cases.updates import UpdateCase
 from attest.milestones.m10_first_principles.properties.updates import followed
 from attest.outcomes import Violation

@@ -57,8 +57,10 @@ def test_a_wrong_gradient_is_found_and_drawn(wrong, tmp_path):
     done = run("--impl", wrong, "layer_norm", "--out", picture)
     assert done.exit_code == 1
     row = next(line for line in done.output.splitlines() if line.startswith("x "))
-    assert row.endswith("WRONG") and row.split()[2].endswith(",0")  # the first feature of a position
-    assert "wrong: x (allowed" in done.output and f"{picture} shows where" in done.output
+    assert row.endswith("WRONG")
+    assert row.split()[2].endswith(",0")
+    assert "wrong: x (allowed" in done.output
+    assert f"{picture} shows where" in done.output
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
@@ -93,4 +95,5 @@ def test_only_some_entries_are_looked_at_when_asked():
 
 def test_a_missing_gradient_is_wrong():
     gone = Comparison("x", np.full(2, np.nan), np.ones(2), 1.0, 1e-7)
-    assert not gone.right and "WRONG" in table([gone])[1]
+    assert not gone.right
+    assert "WRONG" in table([gone])[1]

@@ -14,7 +14,7 @@ import numpy as np
 from attest.boundary import JudgedComponent
 from attest.checks.arrays import expect, expect_shape
 from attest.contract import Array, Arrays, Gradients
-from attest.judging.evidence import current
+from attest.evidence import current
 from attest.outcomes import Deviation, Violation
 from attest.reference.oracle import EPSILON
 

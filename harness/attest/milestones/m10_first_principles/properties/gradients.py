@@ -14,7 +14,7 @@ from attest.checks.differences import (
     transpose_error,
 )
 from attest.checks.layouts import laid_out
-from attest.judging.evidence import current
+from attest.evidence import current
 from attest.judging.property import given, verifies
 from attest.milestones.m10_first_principles.cases.layers import LEARNED, PieceCase, piece_cases
 from attest.milestones.m10_first_principles.cases.whole import NOISY, TransposeCase, transpose_cases

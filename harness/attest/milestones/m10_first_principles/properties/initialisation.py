@@ -12,7 +12,7 @@ from attest.checks.arrays import expect, expect_finite, expect_same_bits, expect
 from attest.checks.side_effects import undisturbed
 from attest.checks.statistics import expect_share
 from attest.contract import Array
-from attest.judging.evidence import note_case
+from attest.evidence import note_case
 from attest.judging.property import verifies
 
 OUTPUTS, INPUTS = 96, 384  # far from equal, so that one fan is not taken for the other

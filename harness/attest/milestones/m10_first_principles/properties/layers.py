@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from attest.boundary import JudgedImplementation
 from attest.checks.arrays import expect_near, expect_refused
 from attest.contract import float_dtype
-from attest.judging.evidence import note_case
+from attest.evidence import note_case
 from attest.judging.laws import (
     FORMULA,
     GRADIENTS,
