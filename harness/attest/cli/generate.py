@@ -35,6 +35,8 @@ def command(
 ) -> None:
     """Answer sequences of 3 to 8 digits, each written as one argument: "3 1 4 1 5".
 
+    A model of the task operations takes "FIRST 3 1 4".
+
     Prints input, output and score, the best first. Any implementation can read any checkpoint.
     """
     os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -42,17 +44,18 @@ def command(
     from attest.evidence import collecting
     from attest.outcomes import NotOffered, Violation
     from attest.trained.models import read_model
-    from attest.trained.tasks import Task, ids_of
+    from attest.trained.named import task_named
 
     try:
         model = read_model(Path(checkpoint))
-        asked_ids = [ids_of(text) for text in sequences]
+        task = task_named(model.task, model.architecture)
+        asked_ids = [task.question(text) for text in sequences]
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     if asked["width"] > MOST_WIDTH:
         raise click.UsageError(f"width={asked['width']} takes minutes; use at most {MOST_WIDTH}")
     judged = subjects(impl or _registered(model.implementation))[0]
-    prompt = Task(model.task, model.architecture).batch(asked_ids)[model.architecture.prompt]
+    prompt = task.batch(asked_ids)[model.architecture.prompt]
     try:
         with collecting():
             seen = _generated(judged, model, prompt, {**asked, "num_results": results})
@@ -88,12 +91,14 @@ def _generated(
 
 
 def _print(model: SavedModel, asked: list[tuple[int, ...]], seen: dict[str, Array]) -> None:
-    from attest.trained.tasks import EOS, PAD, Task, words
+    from attest.trained.named import task_named
+    from attest.trained.tasks import EOS, PAD
 
+    task = task_named(model.task)
     for row, ids in enumerate(asked):
-        wanted = Task(model.task).answer(ids)
-        click.echo(f"input   {words(ids)}")
+        wanted = task.answer(ids)
+        click.echo(f"input   {task.words(ids)}")
         for tokens, score in zip(seen["tokens"][row], seen["scores"][row]):
             written = tuple(int(t) for t in tokens if t not in (PAD, EOS))
-            verdict = "right" if written == wanted else f"{model.task} would be {words(wanted)}"
-            click.echo(f"output  {words(written)}   score {float(score):.4f}   {verdict}")
+            verdict = "right" if written == wanted else f"{model.task} would be {task.words(wanted)}"
+            click.echo(f"output  {task.words(written)}   score {float(score):.4f}   {verdict}")

@@ -21,7 +21,7 @@ import numpy as np
 from attest.contract import ENCODER_DECODER, Architecture, Array, Config
 from attest.contract.architectures import architecture_named
 from attest.registry import printable, sentence
-from attest.trained.tasks import Task
+from attest.trained.named import task_named
 
 PARAMETERS, ABOUT = "parameters.npz", "model.json"
 FORMAT = 1
@@ -88,7 +88,7 @@ def _model(directory: Path, about: dict[str, Any]) -> SavedModel:
         raise ValueError(f"{ABOUT} is not the description of a model")
     return SavedModel(
         implementation=name,
-        task=Task(task).name,
+        task=task_named(task).name,
         config=_config(about["config"]),
         parameters=_parameters(directory / PARAMETERS),
         architecture=architecture_named(about.get("architecture", ENCODER_DECODER.name)),

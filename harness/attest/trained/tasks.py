@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -53,6 +54,14 @@ def split_of(ids: Sequence[int]) -> str:
     return {0: "validation", 1: "test"}.get(place, "train")
 
 
+class Written(Protocol):
+    """Any task: it knows for which kind of model its batches are."""
+
+    @property
+    def architecture(self) -> Architecture:
+        """Of the models that answer."""
+
+
 @dataclass(frozen=True)
 class Task:
     """What the answer to a sequence is, and batches of pairs for models of an architecture."""
@@ -87,6 +96,14 @@ class Task:
             if len(found) == count:
                 return list(found)
         raise AssertionError
+
+    def question(self, text: str) -> Ids:
+        """A text as a question; ValueError where it is none."""
+        return ids_of(text)
+
+    def words(self, ids: Sequence[int]) -> str:
+        """Symbols for people."""
+        return words(ids)
 
     def batch(self, sequences: Sequence[Sequence[int]]) -> Batch:
         """Questions and answers as arrays of the full width."""

@@ -19,7 +19,7 @@ from attest.boundary.training import JudgedTrainer, finite_number
 from attest.contract import Architecture, Array, Config
 from attest.outcomes import Timeout, Violation
 from attest.trained.models import SavedModel, failure_of, is_written, read_model, write_failure
-from attest.trained.tasks import EOS, PAD, TRAINING, Batch, Task
+from attest.trained.tasks import EOS, PAD, TRAINING, Batch, Task, Written
 
 STEPS = 1000
 LOOK_EVERY = 25  # steps between two looks at the validation loss
@@ -179,7 +179,7 @@ def exact_share(
 
 
 def written_by(
-    impl: JudgedImplementation, task: Task, config: Config, parameters: dict[str, Array], batch: Batch
+    impl: JudgedImplementation, task: Written, config: Config, parameters: dict[str, Array], batch: Batch
 ) -> Array:
     """(B, L): what the model writes for these prompts, or where it cannot, its best next tokens."""
     architecture = task.architecture
