@@ -73,3 +73,29 @@ def test_what_is_refused(attest, words, sentence):
     code, out, err = attest("train", *words)
     assert (code, out) == (2, "")
     assert err.startswith(sentence), err
+
+
+def test_the_operations_go_by_epochs_and_end_with_tables_and_pictures(attest):
+    code, out, err = attest(
+        "train", "-i", "numpy_scratch", "-t", "operations", "--epochs", "1", "--out", "ops"
+    )
+    assert code == 1, err  # one epoch is not enough for 95 %
+    assert re.match(r"epoch   1  loss \d\.\d{4}  validation +\d+\.\d % right  kept\n", err), err
+    assert re.match(r"numpy_scratch operations: \d+\.\d % of 1000 test questions exact, epoch 1 of 1", out), (
+        out
+    )
+    assert re.search(r"^SUM +125 +\d+\.\d % +\d+\.\d % \(\d\)$", out, re.M), out
+    assert "wanted\\written     0" in out
+    kept = {path.name for path in Path("ops").iterdir()}
+    assert kept >= {"model.json", "parameters.npz", "evaluation.json", "curves.svg", "confusion.svg"}
+    assert [path.name for path in Path().iterdir() if path.name.startswith(".training")] == []
+    assert read_model(Path("ops")).task == "operations"
+    code, out, _ = attest("generate", "-c", "ops", "FIRST 3 1 4", "--method", "greedy")
+    assert code == 0
+    assert out.startswith("input   FIRST 3 1 4\noutput  ")
+
+
+def test_epochs_are_for_the_operations(attest):
+    code, _, err = attest("train", "-i", "learner.py", "-t", "copy", "--epochs", "3")
+    assert code == 2
+    assert "epochs=3 is for the task operations; use --steps for copy" in err

@@ -54,7 +54,7 @@ def command(
         raise click.UsageError(str(error)) from None
     if asked["width"] > MOST_WIDTH:
         raise click.UsageError(f"width={asked['width']} takes minutes; use at most {MOST_WIDTH}")
-    judged = subjects(impl or _registered(model.implementation))[0]
+    judged = subjects(impl or registered(model.implementation))[0]
     prompt = task.batch(asked_ids)[model.architecture.prompt]
     try:
         with collecting():
@@ -68,7 +68,7 @@ def command(
     _print(model, asked_ids, seen)
 
 
-def _registered(name: str) -> str:
+def registered(name: str) -> str:
     """The name in a checkpoint, if it is one that is installed: a path or module would be code to run."""
     from attest.registry import printable, registered_names
 

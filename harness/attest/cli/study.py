@@ -6,24 +6,45 @@ from pathlib import Path
 
 import click
 
+STUDIES = ("norm", "heads")
+
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("name", metavar="STUDY")
-@click.option("--impl", "-i", required=True, metavar="IMPL",
+@click.option("--impl", "-i", metavar="IMPL",
               help="A registered name, file.py[:factory] or package.module:factory.")  # fmt: skip
+@click.option("--checkpoint", "-c", metavar="DIR",
+              help="Of heads: what `attest train --task operations` wrote.")  # fmt: skip
+@click.option("--examples", default=1000, show_default=True, type=click.IntRange(1), metavar="N",
+              help="Of heads: test questions, at most 1000.")  # fmt: skip
 @click.option("--depth", multiple=True, type=click.IntRange(1, 96), metavar="N",
               help="Layers in each stack; repeats. [default: 6, 12, 24]")  # fmt: skip
 @click.option("--seed", default=0, show_default=True, metavar="SEED", help="Of the weights and the batch.")
 @click.option("--reports", default="reports", show_default=True, type=click.Path(path_type=Path),
-              metavar="DIR", help="Where NAME/study_norm.json and .svg go.")  # fmt: skip
-def command(name: str, impl: str, depth: tuple[int, ...], seed: int, reports: Path) -> None:
-    """Measure something on an implementation and write it beside its reports. STUDY is norm:
-    the gradient norm of each layer of new pre-norm and post-norm models of several depths.
+              metavar="DIR", help="Where NAME/study_STUDY.json and .svg go.")  # fmt: skip
+def command(
+    name: str,
+    impl: str | None,
+    checkpoint: str | None,
+    examples: int,
+    depth: tuple[int, ...],
+    seed: int,
+    reports: Path,
+) -> None:
+    """Measure something on an implementation and write it beside its reports.
+
+    STUDY is norm: the gradient norm of each layer of new pre-norm and post-norm models of several depths.
+    Or heads: which head of a trained model follows which pattern, and what is right without it.
     """
     from attest.spelling import nearest
 
-    if name != "norm":
-        raise click.UsageError(f"study={name!r} is unknown; {nearest(name, ['norm'])}")
+    if name not in STUDIES:
+        raise click.UsageError(f"study={name!r} is unknown; {nearest(name, STUDIES)}")
+    if name == "heads":
+        _heads(impl, checkpoint, examples, reports)
+        return
+    if impl is None:
+        raise click.UsageError("the study norm is of an implementation; name it with --impl")
     from attest.cli.flow import subjects
     from attest.evidence import collecting
     from attest.outcomes import NotOffered, Violation
@@ -43,6 +64,34 @@ def command(name: str, impl: str, depth: tuple[int, ...], seed: int, reports: Pa
         click.echo(f"wrote {', '.join(map(str, written))}")
         if len(written) == 1:
             click.echo("no picture: matplotlib is missing; install attest-transformers[report]")
+
+
+def _heads(impl: str | None, checkpoint: str | None, examples: int, reports: Path) -> None:
+    """Of a model of the task operations; its own implementation answers unless another is named."""
+    from attest.cli._heads import study_heads
+    from attest.cli.flow import subjects
+    from attest.cli.generate import registered
+    from attest.evidence import collecting
+    from attest.outcomes import NotOffered, Violation
+    from attest.trained.digits import NAME
+    from attest.trained.models import read_model
+
+    if checkpoint is None:
+        raise click.UsageError("the study heads is of a trained model; name its directory with --checkpoint")
+    try:
+        model = read_model(Path(checkpoint))
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    if model.task != NAME:
+        raise click.UsageError(f"the checkpoint is of the task {model.task}; train one of the task {NAME}")
+    judged = subjects(impl or registered(model.implementation))[0]
+    try:
+        with collecting():
+            study_heads(judged, model, examples, reports / judged.name)
+    except NotOffered as reason:
+        raise click.UsageError(f"{judged.name}: {reason}; name one that answers with --impl") from None
+    except Violation as violation:
+        raise click.ClickException(f"{judged.name}: {violation.seen}") from None
 
 
 def _say(line: str) -> None:

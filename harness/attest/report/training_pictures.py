@@ -9,8 +9,8 @@ from typing import Any
 
 def curves(losses: Sequence[float], accuracies: Sequence[float], best: int) -> str:
     """Loss and validation accuracy over epochs, the kept epoch marked; ImportError without matplotlib."""
-    figure = _figure(7.6, 3.0)
-    left, right = figure.subplots(1, 2)
+    drawing = figure(7.6, 3.0)
+    left, right = drawing.subplots(1, 2)
     epochs = range(1, len(losses) + 1)
     left.plot(epochs, losses, color="tab:red")
     left.set(xlabel="epoch", ylabel="training loss", yscale="log")
@@ -18,13 +18,13 @@ def curves(losses: Sequence[float], accuracies: Sequence[float], best: int) -> s
     right.axvline(best, color="0.6", linestyle=":", label=f"kept: epoch {best}")
     right.set(xlabel="epoch", ylabel="validation questions right, %", ylim=(0, 102))
     right.legend(fontsize="small", loc="lower right")
-    return _written(figure)
+    return as_svg(drawing)
 
 
 def confusion_matrix(counts: Sequence[Sequence[int]], title: str) -> str:
     """Wanted digit by written digit, each cell with its count; ImportError without matplotlib."""
-    figure = _figure(5.2, 4.6)
-    axes = figure.subplots()
+    drawing = figure(5.2, 4.6)
+    axes = drawing.subplots()
     shares = [[cell / max(sum(row), 1) for cell in row] for row in counts]
     axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
     columns = [*map(str, range(len(counts[0]) - 1)), "other"]
@@ -36,20 +36,21 @@ def confusion_matrix(counts: Sequence[Sequence[int]], title: str) -> str:
             if count:
                 shade = "white" if shares[r][c] > 0.5 else "black"
                 axes.text(c, r, str(count), ha="center", va="center", fontsize=7, color=shade)
-    return _written(figure)
+    return as_svg(drawing)
 
 
-def _figure(width: float, height: float) -> Any:
+def figure(width: float, height: float) -> Any:
+    """An empty figure that needs no display."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def _written(figure: Any) -> str:
+def as_svg(drawing: Any) -> str:
     """The same bytes for the same numbers."""
     import matplotlib
 
     with matplotlib.rc_context({"svg.hashsalt": "attest", "svg.fonttype": "none"}):
         written = io.StringIO()
-        figure.savefig(written, format="svg", metadata={"Date": None})
+        drawing.savefig(written, format="svg", metadata={"Date": None})
     return written.getvalue()

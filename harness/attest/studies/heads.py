@@ -2,7 +2,7 @@
 
 A pattern names keys for each query: the position before it, the first one, a key with the same token. The
 score of a head is the share of its weight on these keys, averaged over the queries for which the pattern
-names a key at all; padding has no part in it.
+names a key at all and which see more than one; padding has no part in it.
 
 Shapes: B batch, H heads, T queries, S keys.
 """
@@ -16,7 +16,7 @@ import numpy as np
 
 from attest.contract import Array, Config
 from attest.reference.models.maps import Maps, without_heads
-from attest.trained.digits import IDS, OPERATIONS, TOKENS
+from attest.trained.digits import IDS, TOKENS
 from attest.trained.tasks import PAD
 
 NAMED = 0.5  # a head follows a pattern when at least half of its weight does
@@ -73,7 +73,8 @@ def patterns(kind: str, queries: Array, keys: Array) -> dict[str, Array]:
     found["delimiter"] = ((keys < IDS["0"]) | (keys > IDS["9"]))[:, None]
     if kind != "decoder":
         found["operation's digit"] = _pointed_at(kind, queries, keys)
-    return {name: np.broadcast_to(mask, seen.shape) & seen for name, mask in found.items()}
+    choice = seen & (seen.sum(axis=-1, keepdims=True) > 1)  # a query with one key has no choice
+    return {name: np.broadcast_to(mask, seen.shape) & choice for name, mask in found.items()}
 
 
 def _pointed_at(kind: str, queries: Array, keys: Array) -> Array:
@@ -124,8 +125,3 @@ def ablated(
         accuracy(without_heads(config, parameters, frozenset({(head.kind, head.layer, head.number)})))
         for head in found
     ]
-
-
-def operations_known() -> tuple[str, ...]:
-    """The operations whose answer stands at one place."""
-    return tuple(name for name in OPERATIONS if name in POINTS_AT)
