@@ -94,9 +94,14 @@ class JudgedTrainer:
         """One update from several batches."""
         return self._call("accumulate", [fresh(batch) for batch in batches], names=REPORTED)
 
-    def evaluate(self, batches: Sequence[Arrays], *, once: bool = False) -> dict[str, float]:
-        """Loss and perplexity; with `once` from batches that can be read only once."""
-        given = _copies(batches) if once else list(_copies(batches))
+    def evaluate(
+        self, batches: Sequence[Arrays], *, once: bool = False, copied: bool = True
+    ) -> dict[str, float]:
+        """Loss and perplexity; with `once` from batches that can be read only once.
+
+        Without `copied` the trainer gets the very list, as a caller does who evaluates after every epoch.
+        """
+        given = _copies(batches) if once else list(_copies(batches)) if copied else batches
         return self._call("evaluate", given, names=("loss", "perplexity"))
 
     def fit(self, batches: Sequence[Arrays], log_every: int, *, once: bool = True) -> list[dict[str, float]]:

@@ -69,9 +69,13 @@ class accumulates_by_concatenation(ReferenceTrainer):
         joined = {}
         for name in ("source", "target"):
             width = max(batch[name].shape[1] for batch in batches)
-            parts = [np.pad(b[name], ((0, 0), (0, width - b[name].shape[1]))) for b in batches]
+            parts = [self.padded(b[name], width) for b in batches]
             joined[name] = np.concatenate(parts)
         return super().accumulate([joined])
+
+    def padded(self, ids: Array, width: int) -> Array:
+        columns = ((0, 0), (0, width - ids.shape[1]))
+        return np.pad(ids, columns, constant_values=self.config.pad_id)
 
 
 @variant("M5", spared=LONG)

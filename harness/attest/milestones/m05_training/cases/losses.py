@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from hypothesis import strategies as st
@@ -77,6 +77,10 @@ class LossCase(Case):
         """The loss of other inputs under this case's config."""
         return expected("loss", self.config, {}, {"logits": logits, "labels": labels})["loss"]
 
+    def enlarged(self, width: int) -> Self:
+        """Positions beyond 128 and classes beyond the ranges of int8 and uint8."""
+        return self.but(B=2, T=130, V=300)
+
     def padding(self, rows: int, columns: int) -> dict[str, Array]:
         """The inputs with columns and rows of padding appended."""
         shape = (self.B + rows, self.T + columns)
@@ -84,6 +88,12 @@ class LossCase(Case):
         labels = np.full(shape, self.pad_id, np.int64)
         logits[: self.B, : self.T], labels[: self.B, : self.T] = self.logits, self.labels
         return {"logits": logits, "labels": labels}
+
+
+LARGE_LOSSES = (
+    LossCase(pad_id=257, seed=1).enlarged(72),
+    LossCase(pad_id=3, smoothing=0.1, dtype="float64", seed=2).enlarged(72),
+)
 
 
 @st.composite

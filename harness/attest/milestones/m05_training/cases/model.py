@@ -20,6 +20,9 @@ from attest.judging.options import OTHER_ACTIVATION, first_offered
 from attest.outcomes import Expected
 from attest.reference.oracle import expected, random_parameters
 
+# Beyond blocks of 16, 32, 64 and 128 and the range of int8. A vocabulary of 300 is beyond that of uint8.
+LENGTH = 130
+
 
 def words_of(rng: np.random.Generator, rows: int, length: int, vocab: int, special: tuple[int, ...]) -> Array:
     """Ids that are none of the special ones."""
@@ -29,8 +32,10 @@ def words_of(rng: np.random.Generator, rows: int, length: int, vocab: int, speci
 
 
 def padded_on_the_right(rng: np.random.Generator, ids: Array, pad_id: int) -> Array:
-    """Each row cut to a length of its own, at least 1."""
+    """Each row cut to a length of its own, at least 1; the first of several rows is whole."""
     lengths = rng.integers(1, ids.shape[1] + 1, len(ids))
+    if len(ids) > 1:
+        lengths[0] = ids.shape[1]
     return np.where(np.arange(ids.shape[1]) < lengths[:, None], ids, pad_id)
 
 
@@ -51,6 +56,7 @@ class TeacherForcedCase(ArchitectureCase):
     decoders: int = 1
     source_vocab: int = 7
     target_vocab: int = 9
+    room: int = 32
     pad_id: int = 0
     padded: bool = True
     norm: str = "post"
@@ -62,7 +68,8 @@ class TeacherForcedCase(ArchitectureCase):
     @property
     def narrowed(self) -> dict[str, Any]:
         """Tied weights behave the same at any depth, so one decoder layer is enough for them."""
-        sizes = {"H": 2, "d_k": 8, "d_ff": 32, "encoders": 1, "decoders": 1 if self.tie else 2}
+        sizes = {"H": 2, "d_k": 8, "d_ff": 32, "encoders": 1, "decoders": 1 if self.tie else 2, "room": 32}
+        sizes |= {"S": min(self.S, 8), "T": min(self.T, 7)}
         ids = {"source_vocab": 7, "target_vocab": 9, "pad_id": 0}
         return {**sizes, **ids, "norm": "pre", "activation": "relu", "bias": True, "scaled": True}
 
@@ -91,7 +98,7 @@ class TeacherForcedCase(ArchitectureCase):
             num_decoder_layers=self.decoders,
             source_vocab=self.source_vocab,
             target_vocab=self.target_vocab,
-            max_len=32,
+            max_len=self.room,
             norm=self.norm,
             activation=self.activation,
             bias=self.bias,
@@ -165,9 +172,18 @@ class TeacherForcedCase(ArchitectureCase):
         """The logits (B, T, V)."""
         return expected(self.architecture.operation, self.config, self.parameters, self.inputs)["logits"]
 
+    def enlarged(self, width: int) -> Self:
+        """Beyond every size at which something may end; the special ids lie beyond 255 too."""
+        sizes = {"B": 2, "S": LENGTH, "T": LENGTH, "H": 4, "d_k": width // 4, "d_ff": 260, "room": LENGTH}
+        depth = {"encoders": 6, "decoders": 6, "source_vocab": 300, "target_vocab": 300, "pad_id": 260}
+        return self.but(**sizes, **depth)
+
     def cotangents(self) -> dict[str, Array]:
         """Random cotangents of the logits."""
         return {"logits": self.draw(self.rng(4), self.B, self.T, self.num_classes, regime="unit")}
+
+
+LARGE_MODEL = TeacherForcedCase(regime="init", seed=1).enlarged(72)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -112,12 +112,15 @@ class ClippingCase(Case):
     @cached_property
     def gradients(self) -> dict[str, Array]:
         rng = self.rng()
-        drawn = [rng.standard_normal((*(3, 4)[: i % 3], i + 1)) * 10.0 ** (-i) for i in range(self.arrays)]
+        drawn = [
+            rng.standard_normal((*(3, 4)[: i % 3], i + 1)) * 10.0 ** (-(i % 5)) for i in range(self.arrays)
+        ]
         norm = math.sqrt(sum(float(np.square(g).sum()) for g in drawn))
         dtype = float_dtype(self.dtype)
         return {f"array{i}.weight": (g * (self.length / norm)).astype(dtype) for i, g in enumerate(drawn)}
 
 
+MANY_ARRAYS = (ClippingCase(arrays=20), ClippingCase(arrays=20, length=30.0, limit=5.0, dtype="float64", seed=1))
 LENGTHS = (2.0, 0.5, 1e-6, 1e6, 0.0, 1.5, 30.0)
 
 
@@ -184,6 +187,9 @@ class AdamCase(ArchitectureCase):
                 size = size * (rng.random(shape) < 0.8) * (i % 4 != step % 4)
             found[name] = (rng.standard_normal(shape) * size).astype(dtype)
         return found
+
+
+LONG_ADAM = AdamCase(count=40, dtype="float64", seed=1)
 
 
 def adam_cases() -> st.SearchStrategy[AdamCase]:

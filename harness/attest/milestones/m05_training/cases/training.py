@@ -23,7 +23,7 @@ from attest.milestones.m05_training.cases.model import padded_on_the_right, word
 from attest.reference.oracle import random_parameters
 from attest.reference.training.shadow import Shadow
 
-PAD, BOS, EOS = 0, 1, 2
+SPECIALS = ((0, 1, 2), (2, 0, 3), (1, 3, 0), (5, 4, 3))  # pad, BOS, EOS
 GAINS = (0.1, 0.4, 1.0, 2.5)
 
 
@@ -42,6 +42,7 @@ class TrainingCase(ArchitectureCase):
     d_k: int = 4
     layers: int = 1
     vocab: int = 9
+    special: int = 0
     room: int = 32
     norm: str = "post"
     tie: bool = False
@@ -56,7 +57,7 @@ class TrainingCase(ArchitectureCase):
         case = case.but(few=case.least)
         if case.fixed:
             fixed: dict[str, Any] = {"H": 2, "d_k": 16, "layers": 1, "vocab": 11, "room": 128, "rows": 4}
-            fixed |= {"norm": "post", "warmup": 3, "clip": "one", "dropout": 0.3 if case.dropout else 0.0}
+            fixed |= {"special": 0, "norm": "post", "warmup": 3, "clip": "one", "dropout": 0.3 if case.dropout else 0.0}
             case = case.but(**fixed, seed=case.seed % 3, dtype=impl.sharpest)
         return case.offered(impl)
 
@@ -70,6 +71,18 @@ class TrainingCase(ArchitectureCase):
     @property
     def regimes(self) -> tuple[str, ...]:
         return (*super().regimes, self.norm, self.schedule, f"clip {self.clip}")
+
+    @property
+    def pad_id(self) -> int:
+        return SPECIALS[self.special][0]
+
+    @property
+    def bos_id(self) -> int:
+        return SPECIALS[self.special][1]
+
+    @property
+    def eos_id(self) -> int:
+        return SPECIALS[self.special][2]
 
     @property
     def plain(self) -> Config:
@@ -86,9 +99,9 @@ class TrainingCase(ArchitectureCase):
             dropout=self.dropout,
             norm=self.norm,
             tie=self.tie,
-            pad_id=PAD,
-            bos_id=BOS,
-            eos_id=EOS,
+            pad_id=self.pad_id,
+            bos_id=self.bos_id,
+            eos_id=self.eos_id,
             label_smoothing=self.smoothing,
             schedule=self.schedule,
             warmup=self.warmup,
@@ -103,7 +116,7 @@ class TrainingCase(ArchitectureCase):
     def config(self) -> Config:
         if self.clip == "one":
             return self.plain
-        middle = _middle([self._norm(self.parameters, batch) for batch in self.batches])
+        middle = _middle([self._norm(self.parameters, batch) for batch in self.batches[:6]])
         return self.plain.but(clip_norm=float(f"{middle:.3g}"))
 
     @cached_property
@@ -147,33 +160,33 @@ class TrainingCase(ArchitectureCase):
         for stream in self.architecture.streams:
             written = stream == self.architecture.written
             length = (2, 5, 3, 4)[i % 4] if written else 2 + i % 4
-            ids = padded_on_the_right(rng, words_of(rng, rows, length, self.vocab, (PAD, BOS, EOS)), PAD)
-            made[stream] = framed(ids) if written else ids
+            words = words_of(rng, rows, length, self.vocab, SPECIALS[self.special])
+            ids = padded_on_the_right(rng, words, self.pad_id)
+            made[stream] = self.framed(ids) if written else ids
         return made
+
+    def framed(self, content: Array) -> Array:
+        """(B, n + 2): BOS, the ids of each row, EOS behind them, then padding."""
+        written = np.pad(content, ((0, 0), (1, 1)), constant_values=self.pad_id)
+        written[:, 0] = self.bos_id
+        written[np.arange(len(content)), (content != self.pad_id).sum(1) + 1] = self.eos_id
+        return written
+
+    def joined(self, batches: list[dict[str, Array]]) -> dict[str, Array]:
+        """One batch from several, padded to the longest."""
+        return {name: self._stacked([batch[name] for batch in batches]) for name in batches[0]}
+
+    def _stacked(self, parts: list[Array]) -> Array:
+        width = max(part.shape[1] for part in parts)
+        return np.concatenate([self.longer(part, width - part.shape[1]) for part in parts])
+
+    def longer(self, ids: Array, columns: int) -> Array:
+        """With so many more columns of padding."""
+        return np.pad(ids, ((0, 0), (0, columns)), constant_values=self.pad_id)
 
     def asking_for(self, prompt: Array, written: Array) -> dict[str, Array]:
         """A batch of these ids; the prompt is left out where the model has no stream for it."""
         return self.architecture.reading(prompt, written)
-
-
-def framed(content: Array) -> Array:
-    """(B, n + 2): BOS, the ids of each row, EOS behind them, then padding."""
-    written = np.pad(content, ((0, 0), (1, 1)), constant_values=PAD)
-    written[:, 0] = BOS
-    written[np.arange(len(content)), (content != PAD).sum(1) + 1] = EOS
-    return written
-
-
-def joined(batches: list[dict[str, Array]]) -> dict[str, Array]:
-    """One batch from several, padded to the longest."""
-    return {name: _stacked([batch[name] for batch in batches]) for name in batches[0]}
-
-
-def _stacked(parts: list[Array]) -> Array:
-    width = max(part.shape[1] for part in parts)
-    return np.concatenate(
-        [np.pad(part, ((0, 0), (0, width - part.shape[1])), constant_values=PAD) for part in parts]
-    )
 
 
 def _middle(norms: list[float]) -> float:
@@ -181,6 +194,10 @@ def _middle(norms: list[float]) -> float:
     ranked = sorted(norms)
     half = max(len(ranked) // 2, 1)
     return math.sqrt(ranked[half - 1] * ranked[min(half, len(ranked) - 1)])
+
+
+# 40 steps, of which every second is clipped. The rate stays small, so that the norms stay on both sides.
+LONG_RUN = TrainingCase(steps=40, rows=3, d_k=3, vocab=7, special=3, warmup=400, dtype="float64", seed=1)
 
 
 @st.composite
@@ -201,7 +218,8 @@ def training_cases(
         H=draw(st.integers(1, 2)),
         d_k=draw(st.integers(3, 5)),
         layers=draw(st.integers(1, 2)),
-        vocab=draw(st.integers(6, 10)),
+        vocab=draw(st.integers(7, 10)),
+        special=draw(st.integers(0, len(SPECIALS) - 1)),
         norm=draw(st.sampled_from(("post", "pre"))),
         tie=tie,
         smoothing=draw(st.sampled_from(smoothing)),

@@ -11,9 +11,10 @@ from attest.boundary import JudgedImplementation
 from attest.checks.arrays import expect_close, expect_gradients, expect_same_bits, expect_zero
 from attest.checks.training import expect_within, whole_parameters
 from attest.contract import Array
+from attest.judging.named import ONCE, named
 from attest.judging.options import sharpest
 from attest.judging.property import given, verifies
-from attest.milestones.m05_training.cases.losses import LossCase, loss_cases
+from attest.milestones.m05_training.cases.losses import LARGE_LOSSES, LossCase, loss_cases
 from attest.milestones.m05_training.cases.training import TrainingCase, training_cases
 from attest.outcomes import Expected
 from attest.reference.oracle import bounded_gradients
@@ -36,6 +37,13 @@ def expect_loss(impl: JudgedImplementation, case: LossCase, logits: Array, label
 @given(case=loss_cases())
 def loss_is_the_mean_over_real_tokens(impl: JudgedImplementation, case: LossCase) -> None:
     """-log softmax(logits)[label], where the label is not padding."""
+    expect_loss(impl, case, case.logits, case.labels, "loss")
+
+
+@verifies("M5.3", "M5.7", effort=ONCE)
+@given(case=named(*LARGE_LOSSES))
+def a_large_loss_is_the_mean_over_real_tokens(impl: JudgedImplementation, case: LossCase) -> None:
+    """130 positions and 300 classes, with and without smoothing."""
     expect_loss(impl, case, case.logits, case.labels, "loss")
 
 
@@ -99,6 +107,13 @@ def gradients_of_the_loss_are_right(impl: JudgedImplementation, case: LossCase) 
     expect_zero(seen.inputs["logits"][~case.real], "the gradient at padding")
     nothing = {"logits": case.logits, "labels": np.full_like(case.labels, case.pad_id)}
     expect_zero(loss.gradients(nothing, one).inputs["logits"], "the gradient of padding only")
+
+
+@verifies("M5.3a", effort=ONCE)
+@given(case=named(*(case.but(T=6) for case in LARGE_LOSSES)))
+def gradients_of_a_large_loss_are_right(impl: JudgedImplementation, case: LossCase) -> None:
+    """300 classes, with and without smoothing."""
+    gradients_of_the_loss_are_right(impl, case)
 
 
 @verifies("M5.7")

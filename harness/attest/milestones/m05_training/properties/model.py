@@ -14,9 +14,15 @@ from attest.checks.arrays import expect, expect_close, expect_gradients, expect_
 from attest.checks.training import expect_step, whole_parameters
 from attest.contract import Architecture, Array
 from attest.evidence import note_case
+from attest.judging.named import ONCE, named
 from attest.judging.options import sharpest
 from attest.judging.property import given, verifies
-from attest.milestones.m05_training.cases.model import TeacherForcedCase, UntrainedCase, model_cases
+from attest.milestones.m05_training.cases.model import (
+    LARGE_MODEL,
+    TeacherForcedCase,
+    UntrainedCase,
+    model_cases,
+)
 from attest.milestones.m05_training.cases.training import TrainingCase, training_cases
 from attest.outcomes import Expected
 from attest.reference.oracle import bounded_gradients, expected
@@ -42,6 +48,13 @@ def model_equals_its_formula(impl: JudgedImplementation, case: TeacherForcedCase
     """The logits, for masks the model makes from the ids."""
     seen = loaded(impl, case)(**case.inputs)["logits"]
     expect_logits(seen, case.expected, case.real, "logits", factor=impl.factor(case.architecture.operation))
+
+
+@verifies("M5.1", effort=ONCE)
+@given(case=named(LARGE_MODEL))
+def a_large_model_equals_its_formula(impl: JudgedImplementation, case: TeacherForcedCase) -> None:
+    """Six layers, 130 tokens on both sides and 300 ids: nothing ends at a block or at a range of integers."""
+    model_equals_its_formula(impl, case)
 
 
 @verifies("M5.1", effort=0.4)

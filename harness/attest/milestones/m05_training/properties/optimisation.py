@@ -13,8 +13,11 @@ from attest.boundary.training import JudgedOptimizer, finite_number
 from attest.checks.arrays import expect, expect_close, expect_near, expect_same_bits
 from attest.checks.training import expect_ratio
 from attest.contract import Array, Arrays, Config, float_dtype
+from attest.judging.named import ONCE, named
 from attest.judging.property import given, verifies
 from attest.milestones.m05_training.cases.optimisation import (
+    LONG_ADAM,
+    MANY_ARRAYS,
     AdamCase,
     ClippingCase,
     ScheduleCase,
@@ -104,6 +107,13 @@ def clipping_keeps_the_direction(impl: JudgedImplementation, case: ClippingCase)
         expect_same_bits(given_[name], g, f"the argument {name}")
 
 
+@verifies("M5.6a", effort=ONCE)
+@given(case=named(*MANY_ARRAYS))
+def many_arrays_are_clipped_together(impl: JudgedImplementation, case: ClippingCase) -> None:
+    """One factor for 20 arrays."""
+    clipping_keeps_the_direction(impl, case)
+
+
 def expect_clipped(seen: Arrays, case: ClippingCase) -> None:
     """g * min(1, limit / norm), and a norm of at most the limit."""
     factor = min(1.0, case.limit / case.length) if case.length else 1.0
@@ -165,6 +175,13 @@ def follow(optimizer: JudgedOptimizer, case: AdamCase, parameters: Arrays) -> No
 @given(case=adam_cases())
 def the_optimiser_is_adam(impl: JudgedImplementation, case: AdamCase) -> None:
     """Both moments corrected, epsilon outside the root, no decay."""
+    expect_adam(impl, case)
+
+
+@verifies("M5.6b", effort=ONCE)
+@given(case=named(LONG_ADAM))
+def the_optimiser_stays_adam(impl: JudgedImplementation, case: AdamCase) -> None:
+    """Over 40 steps: no constant changes on the way."""
     expect_adam(impl, case)
 
 

@@ -19,12 +19,15 @@ from attest.checks.training import (
     expect_within,
     whole_parameters,
 )
-from attest.contract import Architecture
+from attest.contract import Architecture, Array
 from attest.evidence import note_case
+from attest.judging.named import ONCE, named
 from attest.judging.property import given, verifies
 from attest.milestones.m05_training.cases.model import words_of
-from attest.milestones.m05_training.cases.training import BOS, EOS, PAD, TrainingCase, joined, training_cases
+from attest.milestones.m05_training.cases.training import LONG_RUN, TrainingCase, training_cases
 from attest.outcomes import NotOffered
+
+TRIES = 8
 
 
 def trainer_of(impl: JudgedImplementation, case: TrainingCase) -> JudgedTrainer:
@@ -61,22 +64,31 @@ def steps_take_the_rate_of_the_schedule(impl: JudgedImplementation, case: Traini
         expect_step(trainer, shadow, [batch])
 
 
+@verifies("M5.6", effort=ONCE)
+@given(case=named(LONG_RUN))
+def forty_steps_equal_the_reference(impl: JudgedImplementation, case: TrainingCase) -> None:
+    """No step is left out, piled up or made with other constants after the first few."""
+    trainer, shadow = trainer_of(impl, case), case.shadow()
+    for batch in case.batches:
+        expect_step(trainer, shadow, [batch])
+
+
 @verifies("M5.3b", effort=0.2)
 @given(case=training_cases(steps=5))
 def accumulated_batches_equal_one_large_batch(impl: JudgedImplementation, case: TrainingCase) -> None:
     """Three batches, then two, of unequal sizes and lengths; clipped once."""
     trainer, shadow = trainer_of(impl, case), case.shadow()
     for parts in (case.batches[:3], case.batches[3:], case.batches[1:3]):
-        expect_step(trainer, shadow, [joined(parts)], accumulated=parts)
+        expect_step(trainer, shadow, [case.joined(parts)], accumulated=parts)
 
 
 @verifies("M5.9", effort=0.3)
 @given(case=training_cases(steps=1, smoothing=(0.0,)), rows=st.integers(1, 5))
 def labels_are_the_input_shifted_by_one(impl: JudgedImplementation, case: TrainingCase, rows: int) -> None:
     """The first loss and gradient; and with more padding they are the same."""
-    batch = joined([case.batches[0], *case.but(steps=2, rows=rows).batches[1:]])
+    batch = case.joined([case.batches[0], *case.but(steps=2, rows=rows).batches[1:]])
     expect_step(trainer_of(impl, case), case.shadow(), [batch])
-    longer = {name: np.pad(ids, ((0, 0), (0, 2))) for name, ids in batch.items()}
+    longer = {name: case.longer(ids, 2) for name, ids in batch.items()}
     expect_step(trainer_of(impl, case), case.shadow(), [longer])
 
 
@@ -84,7 +96,7 @@ def labels_are_the_input_shifted_by_one(impl: JudgedImplementation, case: Traini
 def the_shortest_target_asks_for_the_end(impl: JudgedImplementation, architecture: Architecture) -> None:
     """BOS EOS: one label, and it is EOS."""
     case = fixed_case(impl, architecture, steps=1, dtype=impl.dtypes[-1], clip="one")
-    batch = case.asking_for(np.array([[3, 4]] * 2), np.array([[BOS, EOS]] * 2))
+    batch = case.asking_for(np.array([[3, 4]] * 2), np.array([[case.bos_id, case.eos_id]] * 2))
     note_case(f"{case} {architecture.written}=BOS EOS", "shortest")
     expect_step(trainer_of(impl, case), case.shadow(), [batch])
 
@@ -96,9 +108,9 @@ def the_longest_target_has_one_column_more_than_max_len(
     """The model reads all columns but the last: max_len of them."""
     case = fixed_case(impl, architecture, steps=1, dtype=impl.dtypes[-1], clip="one")
     longest = case.config.max_len
-    words = words_of(case.rng(5), 4, longest, case.vocab, (PAD, BOS, EOS))
-    written = np.pad(words[2:], ((0, 0), (1, 0)), constant_values=BOS)
-    written[:, -1] = EOS
+    words = words_of(case.rng(5), 4, longest, case.vocab, (case.pad_id, case.bos_id, case.eos_id))
+    written = np.pad(words[2:], ((0, 0), (1, 0)), constant_values=case.bos_id)
+    written[:, -1] = case.eos_id
     note_case(f"{case} {architecture.written} of {longest + 1} columns, max_len={longest}", "longest")
     batch = case.asking_for(words[:2], written)
     expect_step(trainer_of(impl, case), case.shadow(), [batch])
@@ -143,6 +155,55 @@ def every_step_draws_noise_of_its_own(impl: JudgedImplementation, architecture: 
     losses = [trainer.step(case.batches[1])["loss"] for _ in range(4)]
     seen = f"four steps on the same batch with dropout {case.dropout} gave losses within {np.ptp(losses):.2g}"
     expect(np.ptp(losses) > 1e-3, f"{seen}; each should draw noise of its own")
+
+
+@verifies("M5.10")
+def training_drops_out_in_every_sublayer(impl: JudgedImplementation, architecture: Architecture) -> None:
+    """Each sublayer's output and each embedded input, by the numbers that the first step leaves alone.
+
+    With one position per stream, a number of the bias that a sublayer ends with, or of the embedding of the
+    one id, has no gradient where it was dropped, and Adam's first step does not move it. The others move.
+
+    Half of 16 numbers are dropped, and up to TRIES trainers are asked. Dropout on attention weights, which
+    is allowed, can leave a whole array alone if it drops the one key of all 4 heads, with probability 1/16;
+    such a step tells nothing. So a correct trainer is refused with probability below 7 * (1/16 + 2^-15)^8,
+    which is 2e-9.
+    """
+    fields: dict[str, Any] = {"H": 4, "d_k": 4, "dropout": 0.5, "clip": "one", "dtype": impl.dtypes[0]}
+    case = fixed_case(impl, architecture, steps=1, **fields)
+    if case.fixed:
+        return  # batches of one row are not offered there, and every config costs a build
+    quiet: set[str] = set(noisy_arrays(case))
+    for seed in range(TRIES):
+        note_case(f"{case} seed={seed}, one position per stream", "dropout")
+        quiet -= partly_moved(case.trainer(impl, case.parameters, seed=seed), case)
+        if not quiet:
+            return
+    seen = f"{TRIES} trainers with dropout {case.dropout} moved all numbers of {min(quiet)} in their first step"
+    expect(False, f"{seen}; dropout should leave some of them without a gradient")
+
+
+def noisy_arrays(case: TrainingCase) -> dict[str, Any]:
+    """What ends in dropout, and the part of the array that one position reaches."""
+    ends = (".output.bias", ".outer.bias")
+    found: dict[str, Any] = {name: slice(None) for name in case.parameters if name.endswith(ends)}
+    reached = {stream: ids[0, 0] for stream, ids in one_position(case).items()}
+    tables = {f"{stream}_embedding.weight": row for stream, row in reached.items()}
+    return found | {name: row for name, row in tables.items() if name in case.parameters}
+
+
+def one_position(case: TrainingCase) -> dict[str, Array]:
+    """A batch of one row: one id is read of every stream, and EOS asked for."""
+    word = words_of(case.rng(5), 1, 1, case.vocab, (case.pad_id, case.bos_id, case.eos_id))
+    return case.asking_for(word, np.array([[case.bos_id, case.eos_id]]))
+
+
+def partly_moved(trainer: JudgedTrainer, case: TrainingCase) -> set[str]:
+    """The arrays of which one step on one position moves some numbers and leaves others to the bit."""
+    trainer.step(one_position(case))
+    after = whole_parameters(trainer)
+    moved = {name: after[name][part] != case.parameters[name][part] for name, part in noisy_arrays(case).items()}
+    return {name for name, changed in moved.items() if changed.any() and not changed.all()}
 
 
 @verifies("M5.10")
@@ -199,8 +260,10 @@ def the_same_seed_gives_the_same_run(impl: JudgedImplementation, case: TrainingC
         case.trainer(impl, seed=case.seed + 1),
     )
     expect_same_run(one.parameters(), start, "of a second trainer with the same seed")
-    moved = any(not np.array_equal(value, start[name]) for name, value in whole_parameters(other).items())
-    expect(moved, f"the seeds {case.seed} and {case.seed + 1} give the same initial parameters")
+    for others in (other, *(case.trainer(impl, seed=case.seed + by) for by in (2, 256))):
+        seed, found = others.config.seed, whole_parameters(others)
+        moved = any(not np.array_equal(value, start[name]) for name, value in found.items())
+        expect(moved, f"the seeds {case.seed} and {seed} give the same initial parameters")
     seen = []
     for batch in case.batches:
         other.step(case.batches[0])
@@ -215,7 +278,7 @@ def evaluation_is_the_loss_per_token(impl: JudgedImplementation, case: TrainingC
     """Over all batches together, without smoothing and dropout, however they are cut."""
     trainer = trainer_of(impl, case)
     wanted = case.shadow().evaluation_loss(whole_parameters(trainer), case.batches)
-    whole = [joined(case.batches)]
+    whole = [case.joined(case.batches)]
     for batches, once, how in (
         (case.batches, False, "batch by batch"),
         (case.batches, True, "from batches that can be read once"),
@@ -224,6 +287,18 @@ def evaluation_is_the_loss_per_token(impl: JudgedImplementation, case: TrainingC
         seen = trainer.evaluate(batches, once=once)
         expect_within(seen["loss"], wanted, f"the evaluated loss, {how},")
         expect_ratio(seen["perplexity"], float(np.exp(seen["loss"])), 1e-5, "perplexity, against exp(loss),")
+
+
+@verifies("M5.13", effort=0.1)
+@given(case=training_cases(dropout=0.3, steps=3))
+def evaluation_follows_the_parameters(impl: JudgedImplementation, case: TrainingCase) -> None:
+    """The same list of batches is evaluated again after a step, and read with what the step has made."""
+    trainer, kept = trainer_of(impl, case), case.batches
+    for turn, batch in enumerate(case.batches):
+        wanted = case.shadow().evaluation_loss(whole_parameters(trainer), case.batches)
+        what = f"the evaluated loss after {turn} steps"
+        expect_within(trainer.evaluate(kept, copied=False)["loss"], wanted, what)
+        trainer.step(batch)
 
 
 @verifies("M5.13", effort=0.15)
