@@ -1,7 +1,7 @@
 """Sequences of start, step and reorder, as one line that replays and as a state machine that draws them.
 
-A script is words joined by dots: `o` opens a session, `s0:2` steps session 0 by two tokens, `r0:1-1-0` makes
-its rows the old rows 1, 1 and 0. Shapes: B rows, t tokens so far, n new tokens, V vocabulary.
+A script is words joined by dots: `o` opens a session, `s0:2` steps session 0 by two tokens, `w0:2` walks two
+tokens, one in a step, `r0:1-1-0` makes its rows the old rows 1, 1 and 0. Shapes: B rows, t tokens so far, n new tokens, V vocabulary.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from attest.checks.arrays import expect_close
 from attest.contract import Architecture, Array
 from attest.evidence import current, note_case
 from attest.judging.property import print_drawn
-from attest.milestones.m06_generation.cases.generation import ROOM, DecodingCase, model_fields
+from attest.milestones.m06_generation.cases.generation import LONG_FIELDS, DecodingCase, model_fields
 from attest.outcomes import Expected
 from attest.reference.oracle import expected
 
@@ -75,18 +75,28 @@ class CacheRun:
 
     def room(self, index: int) -> int:
         """How many tokens still fit."""
-        return ROOM - int(self.sessions[index].tokens.shape[1])
+        return self.case.room - int(self.sessions[index].tokens.shape[1])
 
     def step(self, index: int, count: int) -> None:
         """The new tokens' logits are those of the full pass on all tokens."""
         self.did(f"s{index}:{count}")
-        session = self.sessions[index]
+        self.read(self.sessions[index], count, at_once=count)
+
+    def walk(self, index: int, count: int) -> None:
+        """So many steps of one token each, compared with one full pass after the last."""
+        self.did(f"w{index}:{count}")
+        self.read(self.sessions[index], count, at_once=1)
+
+    def read(self, session: Session, count: int, at_once: int) -> None:
+        """New tokens, so many in a step."""
         new = self.case.tokens(len(self.words), len(session.tokens), count)
         session.tokens = np.concatenate([session.tokens, new], axis=1)
-        wanted = self.full_pass(session)
-        seen, session.state = self.model.step(session.state, new)
+        wanted, seen = self.full_pass(session), []
+        for first in range(0, count, at_once):
+            logits, session.state = self.model.step(session.state, new[:, first : first + at_once])
+            seen.append(logits)
         late = Expected(wanted.value[:, -count:], 2 * self.model.widening * wanted.bound[:, -count:])
-        expect_close(seen, late, "the logits of a cached step")
+        expect_close(np.concatenate(seen, axis=1), late, "the logits of a cached step")
 
     def full_pass(self, session: Session) -> Expected:
         """(B, t, V) with bounds."""
@@ -112,7 +122,8 @@ class CacheRun:
             elif word[0] == "r":
                 self.reorder(int(index), [int(row) for row in argument.split("-")])
             elif self.room(int(index)):
-                self.step(int(index), min(int(argument), self.room(int(index))))
+                go = self.walk if word[0] == "w" else self.step
+                go(int(index), min(int(argument), self.room(int(index))))
 
 
 def machine_of(impl: JudgedImplementation, architecture: Architecture) -> type[RuleBasedStateMachine]:
@@ -163,6 +174,13 @@ def cache_cases(draw: st.DrawFn, *, scripted: bool = True) -> CacheCase:
     """One or two layers, up to three rows."""
     fields = {**draw(model_fields()), "symbols": draw(st.integers(1, 6))}
     return CacheCase(**fields, script=draw(scripts()) if scripted else "")
+
+
+# 40 tokens and more behind a prompt of 70, one step or many at a time, with reorders on the way.
+LONG_SCRIPTS = (
+    CacheCase(**LONG_FIELDS, script="o.s0:18.s0:1.r0:1-0-1.s0:15.w0:36", seed=1),
+    CacheCase(**LONG_FIELDS, script="o.w0:40.r0:1-0.w0:4", norm="pre", dtype="float64", seed=2),
+)
 
 
 @st.composite

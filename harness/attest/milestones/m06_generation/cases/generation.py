@@ -20,7 +20,7 @@ from attest.reference.decoding.search import Searcher
 from attest.reference.decoding.teacher import SUPPRESSED, Teacher
 from attest.reference.oracle import random_parameters
 
-ROOM = 12  # max_len of every config here
+ROOM = 12  # max_len of the config of a drawn case
 SOURCE_VOCAB = 9
 SPECIALS = ((0, 1, 2), (2, 0, 3), (1, 3, 0))  # pad, BOS, EOS
 NARROW = 4  # the widest beam that is not exhaustive
@@ -43,14 +43,15 @@ class DecodingCase(ArchitectureCase):
     encoders: int = 1
     decoders: int = 1
     symbols: int = 4
+    room: int = ROOM
     norm: str = "post"
     special: int = 0
     dropout: float = 0.3
 
     @property
     def narrowed(self) -> dict[str, Any]:
-        sizes = {"D": 8, "H": 2, "encoders": 1, "decoders": 1, "symbols": 11}
-        return {**sizes, "norm": "post", "special": 0}
+        sizes = {"D": 8, "H": 2, "encoders": 1, "decoders": 1, "symbols": 11, "room": ROOM}
+        return {**sizes, "S": min(self.S, 5), "norm": "post", "special": 0}
 
     @cached_property
     def config(self) -> Config:
@@ -63,7 +64,7 @@ class DecodingCase(ArchitectureCase):
             num_decoder_layers=self.decoders,
             source_vocab=SOURCE_VOCAB,
             target_vocab=self.symbols + 3,
-            max_len=ROOM,
+            max_len=self.room,
             dropout=self.dropout,
             norm=self.norm,
             pad_id=pad,
@@ -112,8 +113,8 @@ class DecodingCase(ArchitectureCase):
     def longest(self) -> tuple[Array, int]:
         """A prompt, and how many tokens can be written with it until every position is taken."""
         if not self.architecture.starts_from_rows:
-            return self.another_prompt(1, ROOM), ROOM
-        return self.another_prompt(1, ROOM // 2), ROOM - ROOM // 2
+            return self.another_prompt(1, self.room), self.room
+        return self.another_prompt(1, self.room // 2), self.room - self.room // 2
 
     def real_ids(self, rng: np.random.Generator, shape: tuple[int, ...], vocabulary: int) -> Array:
         """Anything but padding."""
@@ -146,6 +147,10 @@ class GenerationCase(DecodingCase):
 
     limit: int = 6
     eos: float = 0.0
+
+    @property
+    def narrowed(self) -> dict[str, Any]:
+        return {**super().narrowed, "limit": min(self.limit, 8)}
 
     @property
     def regimes(self) -> tuple[str, ...]:
@@ -301,6 +306,34 @@ def uneven_cases(draw: st.DrawFn) -> UnevenCase:
 def outputs(symbols: int, limit: int) -> int:
     """How many there are without a suppressed token: ended after n symbols, or cut off."""
     return sum(int(symbols**n) for n in range(limit)) + int(symbols**limit)
+
+
+# 40 tokens behind a prompt of 70: beyond windows of 16, 32 and 64. With this seed the tokens keep changing.
+LONG_FIELDS: dict[str, Any] = {"B": 2, "S": 70, "D": 24, "H": 4, "decoders": 2, "symbols": 20, "room": 128}
+LONG_OUTPUT = GenerationCase(**LONG_FIELDS, norm="pre", limit=40, eos=-1e4, dtype="float64")
+LONG_BEAM = BeamCase(**LONG_FIELDS, norm="pre", limit=40, eos=-1e4, W=2, K=2, dtype="float64")
+EIGHT_WIDE = BeamCase(B=2, S=3, symbols=17, limit=5, eos=1.0, W=8, K=8, dtype="float64")
+# In each of these W of the first 2W - 1 continuations end at some step, which 1 of 60 drawn cases has: there
+# the last of the 2W lives on.
+CROWDED_ENDS = (
+    BeamCase(B=2, S=3, symbols=6, eos=1.0, W=2, K=2, dtype="float64", seed=28),
+    BeamCase(B=2, S=3, symbols=8, eos=1.0, W=3, K=3, dtype="float64", seed=11),
+    BeamCase(B=2, S=3, symbols=8, eos=1.0, W=3, K=3, dtype="float64", seed=12),
+)
+
+
+@st.composite
+def crowded_cases(draw: st.DrawFn) -> BeamCase:
+    """Beams wider than the vocabulary and narrower than all outputs: the first step cannot fill them."""
+    return BeamCase(
+        **draw(model_fields(max_rows=2)),
+        symbols=draw(st.integers(2, 3)),
+        limit=draw(st.integers(4, 5)),
+        eos=draw(st.sampled_from((0.0, 1.0))),
+        W=draw(st.sampled_from((12, 16, 8))),
+        K=4,
+        alpha=draw(st.sampled_from(ALPHAS)),
+    )
 
 
 @st.composite

@@ -20,12 +20,17 @@ from attest.checks.generation import (
 )
 from attest.contract import Architecture, Array
 from attest.evidence import note_case
+from attest.judging.named import ONCE, named
 from attest.judging.property import given, verifies
 from attest.milestones.m06_generation.cases.generation import (
     ALPHAS,
+    CROWDED_ENDS,
+    EIGHT_WIDE,
+    LONG_BEAM,
     BeamCase,
     UnevenCase,
     beam_cases,
+    crowded_cases,
     exhaustive_cases,
     outputs,
     uneven_cases,
@@ -67,6 +72,27 @@ def a_narrow_beam_keeps_what_it_should(impl: JudgedImplementation, case: BeamCas
 @given(case=uneven_cases())
 def a_row_that_is_done_collects_no_more(impl: JudgedImplementation, case: UnevenCase) -> None:
     """With W finished a row is closed, however long the other rows of the batch are searched."""
+    expect_searched(impl, case)
+
+
+@verifies("M6.2", effort=0.3)
+@given(case=crowded_cases())
+def a_beam_may_be_wider_than_the_vocabulary(impl: JudgedImplementation, case: BeamCase) -> None:
+    """Places that the first step cannot fill stay empty: nothing ends in them."""
+    expect_searched(impl, case)
+
+
+@verifies("M6.2", effort=ONCE)
+@given(case=named(EIGHT_WIDE))
+def a_beam_of_eight_follows_eight(impl: JudgedImplementation, case: BeamCase) -> None:
+    """A width above the default is not cut to it."""
+    expect_searched(impl, case)
+
+
+@verifies("M6.2", effort=ONCE)
+@given(case=named(*CROWDED_ENDS))
+def the_last_of_the_continuations_counts(impl: JudgedImplementation, case: BeamCase) -> None:
+    """2W continuations are looked at, and not one less: where W of the others end, the last one lives on."""
     expect_searched(impl, case)
 
 
@@ -120,6 +146,13 @@ def every_score_is_that_of_its_tokens(impl: JudgedImplementation, case: BeamCase
             for k, r in enumerate(readings)
         ]
         expect_scores(found, said, case.alpha)
+
+
+@verifies("M6.2a", effort=ONCE)
+@given(case=named(LONG_BEAM))
+def the_scores_of_long_outputs_are_those_of_their_tokens(impl: JudgedImplementation, case: BeamCase) -> None:
+    """40 tokens behind a prompt of 70."""
+    every_score_is_that_of_its_tokens(impl, case)
 
 
 def own_logits(

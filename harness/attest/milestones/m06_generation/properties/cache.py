@@ -13,10 +13,16 @@ from attest.boundary.training import JudgedTrainer
 from attest.checks.arrays import expect, expect_close, expect_refused
 from attest.contract import Architecture
 from attest.evidence import note_case
-from attest.judging.cost import Workload, step_flops, step_seconds
+from attest.judging.named import ONCE, named
 from attest.judging.options import takes
 from attest.judging.property import given, stateful, verifies
-from attest.milestones.m06_generation.cases.caching import CacheCase, CacheRun, cache_cases, machine_of
+from attest.milestones.m06_generation.cases.caching import (
+    LONG_SCRIPTS,
+    CacheCase,
+    CacheRun,
+    cache_cases,
+    machine_of,
+)
 from attest.milestones.m06_generation.cases.generation import ROOM
 from attest.reference.oracle import expected
 
@@ -34,6 +40,13 @@ def a_cached_step_equals_the_full_pass(impl: JudgedImplementation, architecture:
 @given(case=cache_cases())
 def a_script_of_steps_equals_the_full_pass(impl: JudgedImplementation, case: CacheCase) -> None:
     """A cached step gives the full pass's logits after steps of any sizes, reorders and other starts."""
+    CacheRun(impl, case).play(case.script)
+
+
+@verifies("M6.3", effort=ONCE)
+@given(case=named(*LONG_SCRIPTS))
+def a_long_script_equals_the_full_pass(impl: JudgedImplementation, case: CacheCase) -> None:
+    """Nothing is forgotten within 70 tokens, in one row or several."""
     CacheRun(impl, case).play(case.script)
 
 

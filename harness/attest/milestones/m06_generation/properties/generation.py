@@ -21,8 +21,10 @@ from attest.checks.generation import (
 )
 from attest.contract import Architecture, Array
 from attest.evidence import note_case
+from attest.judging.named import ONCE, named
 from attest.judging.property import given, verifies
 from attest.milestones.m06_generation.cases.generation import (
+    LONG_OUTPUT,
     ROOM,
     BeamCase,
     GenerationCase,
@@ -69,6 +71,13 @@ def of_equal_logits_the_lowest_id_wins(impl: JudgedImplementation, case: Generat
         expect(
             tokens == wanted, f"tokens {tokens} were chosen, ids {best} are equally likely; take {best[0]}"
         )
+
+
+@verifies("M6.1", effort=ONCE)
+@given(case=named(LONG_OUTPUT))
+def greedy_takes_the_likeliest_of_forty_tokens(impl: JudgedImplementation, case: GenerationCase) -> None:
+    """40 tokens behind a prompt of 70: nothing is forgotten and nothing repeated."""
+    greedy_takes_the_likeliest_token(impl, case)
 
 
 @verifies("M6.9", effort=0.5)
@@ -151,17 +160,21 @@ def generation_is_in_eval_mode_and_leaves_the_mode_alone(
 ) -> None:
     """In train mode the answer is that of eval mode; afterwards the training flag is as it was."""
     component = case.generator(impl)
-    wanted = component(**case.request())
-    expect(training_flag(component.component) is not True, "training is on after a call in eval mode")
-    component.train(case.seed)
-    before = training_flag(component.component)
-    seen = component(**case.request())
-    after = training_flag(component.component)
-    component.eval()
-    expect(before == after, f"training was {before} before the call and {after} after it")
-    for name in ("tokens", "scores"):
-        expect(name in seen and name in wanted, f"generate returned no {name}")
-        expect_same_bits(seen[name], wanted[name], f"{name} generated in train mode")
+    for method in ("greedy", "sample", "beam"):
+        request = case.request(method=method)
+        wanted = component(**request)
+        on = training_flag(component.component)
+        expect(on is not True, f"training is on after a call with method={method!r} in eval mode")
+        component.train(case.seed)
+        before = training_flag(component.component)
+        seen = component(**request)
+        after = training_flag(component.component)
+        component.eval()
+        what = f"a call with method={method!r}"
+        expect(before == after, f"training was {before} before {what} and {after} after it")
+        for name in ("tokens", "scores"):
+            expect(name in seen and name in wanted, f"generate returned no {name}")
+            expect_same_bits(seen[name], wanted[name], f"{name} of {what} in train mode")
 
 
 @verifies("M6.9a", effort=0.5)
