@@ -168,3 +168,36 @@ class memory_kept_until_a_load(ReferenceTransformer):
     def load(self, parameters: Arrays) -> None:
         self.__dict__.pop("held", None)
         super().load(parameters)
+
+
+@variant("M6", spared=("M6.7b",))
+class top_k_by_its_threshold(Sampling):
+    """Every token whose logit reaches the k-th largest is kept, so that equal ones can be more than k."""
+
+    def keep_top_k(self, logits: Array, top_k: int) -> Array:
+        kth = -np.sort(-logits, axis=-1)[:, min(top_k, logits.shape[-1]) - 1][:, None]
+        kept: Array = logits >= kth
+        return kept
+
+
+@variant("M6", spared=("M6.7b",))
+class last_of_equals_is_kept(Sampling):
+    """Among equal logits the highest id comes first, at temperature 0 and in top-k."""
+
+    def best_only(self, logits: Array) -> Array:
+        return super().best_only(logits[:, ::-1])[:, ::-1]
+
+    def keep_top_k(self, logits: Array, top_k: int) -> Array:
+        return super().keep_top_k(logits[:, ::-1], top_k)[:, ::-1]
+
+
+@variant("M6", spared=("M6.1a",))
+class last_of_equals_is_written(ReferenceGenerator):
+    """Greedy takes the highest id among equal logits."""
+
+    def choose(
+        self, logits: Array, live: list[Hypothesis], draws: list[np.random.Generator], chosen: dict[str, Any]
+    ) -> list[int]:
+        if chosen["method"] != "greedy":
+            return super().choose(logits, live, draws, chosen)
+        return [logits.shape[-1] - 1 - int(i) for i in logits[:, ::-1].argmax(axis=-1)]

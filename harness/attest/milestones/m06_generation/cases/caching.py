@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from attest.boundary import JudgedImplementation
-from attest.checks.arrays import expect_close
+from attest.checks.arrays import expect_close, expect_shape
 from attest.contract import Architecture, Array
 from attest.evidence import current, note_case
 from attest.judging.property import print_drawn
@@ -94,6 +94,7 @@ class CacheRun:
         wanted, seen = self.full_pass(session), []
         for first in range(0, count, at_once):
             logits, session.state = self.model.step(session.state, new[:, first : first + at_once])
+            expect_shape(logits, (len(new), at_once, self.case.num_classes), "the logits of a cached step")
             seen.append(logits)
         late = Expected(wanted.value[:, -count:], 2 * self.model.widening * wanted.bound[:, -count:])
         expect_close(np.concatenate(seen, axis=1), late, "the logits of a cached step")

@@ -77,7 +77,7 @@ class DecodingCase(ArchitectureCase):
     def parameters(self) -> dict[str, Array]:
         return random_parameters(self.architecture.operation, self.config, self.rng(1))
 
-    @property
+    @cached_property
     def num_classes(self) -> int:
         """V."""
         return self.architecture.num_classes(self.config)

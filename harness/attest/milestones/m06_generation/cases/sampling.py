@@ -48,6 +48,24 @@ class LogitsCase(Case):
         level = 2.0 * self.temperature if self.regime == "close" else LEVELS[self.regime]
         return (values * level).astype(float_dtype(self.dtype))
 
+    @cached_property
+    def tied(self) -> Array:
+        """(B, V): the logits with one more that is as large as the largest."""
+        logits = self.logits.copy()
+        logits[:, self.seed % self.V] = logits.max(axis=-1)
+        return logits
+
+    @cached_property
+    def levels(self) -> Array:
+        """(B, V): logits of three levels only, so that most are equal to others."""
+        return self.rng(1).integers(0, 3, (self.B, self.V)).astype(float_dtype(self.dtype))
+
+    def renormalised(self, kept: Array) -> Expected:
+        """The probabilities of these levels where only some tokens are kept."""
+        powers = np.where(kept, np.exp(self.levels.astype(np.float64)), 0.0)
+        value = powers / powers.sum(axis=-1, keepdims=True)
+        return Expected(value, 8 * EPSILON[self.dtype] * 6.0 * np.maximum(value, 1e-30))
+
     @property
     def p(self) -> float | None:
         """The threshold: 1 stays 1, anything else is moved inside the nearest step of every row's sums."""

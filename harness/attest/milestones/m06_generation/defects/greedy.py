@@ -106,7 +106,7 @@ class writes_one_token_more(ReferenceGenerator):
         return super().search(source, min(self.config.max_len, max_len + 1), chosen)
 
 
-@defect("M6.1")
+@defect("M6.1a")
 class last_of_equals(ReferenceGenerator):
     """Among equal logits the highest id is taken."""
 
