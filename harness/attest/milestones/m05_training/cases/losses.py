@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from attest.contract import Array, Config
 from attest.judging.cases import Case, dtypes, seeds
+from attest.judging.regimes import SIZES, WIDTHS
 from attest.outcomes import Expected
 from attest.reference.oracle import expected
 
@@ -79,7 +80,7 @@ class LossCase(Case):
 
     def enlarged(self, width: int) -> Self:
         """Positions beyond 128 and classes beyond the ranges of int8 and uint8."""
-        return self.but(B=2, T=130, V=300)
+        return self.but(B=SIZES["B"], T=SIZES["T"], V=SIZES["target_vocab"])
 
     def padding(self, rows: int, columns: int) -> dict[str, Array]:
         """The inputs with columns and rows of padding appended."""
@@ -91,8 +92,8 @@ class LossCase(Case):
 
 
 LARGE_LOSSES = (
-    LossCase(pad_id=257, seed=1).enlarged(72),
-    LossCase(pad_id=3, smoothing=0.1, dtype="float64", seed=2).enlarged(72),
+    LossCase(pad_id=257, seed=1).enlarged(WIDTHS[0]),
+    LossCase(pad_id=3, smoothing=0.1, dtype="float64", seed=2).enlarged(WIDTHS[0]),
 )
 
 

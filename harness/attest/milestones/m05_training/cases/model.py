@@ -17,11 +17,21 @@ from attest.contract import Array, Config
 from attest.judging.architectures import ArchitectureCase
 from attest.judging.cases import dtypes, seeds
 from attest.judging.options import OTHER_ACTIVATION, first_offered
+from attest.judging.regimes import LENGTH, SIZES, WIDTHS
 from attest.outcomes import Expected
 from attest.reference.oracle import expected, random_parameters
 
-# Beyond blocks of 16, 32, 64 and 128 and the range of int8. A vocabulary of 300 is beyond that of uint8.
-LENGTH = 130
+STANDS_FOR = {  # what the sizes of a case are called in `attest.judging.regimes`
+    "B": "B",
+    "S": "S",
+    "T": "T",
+    "H": "num_heads",
+    "d_ff": "d_ff",
+    "encoders": "num_encoder_layers",
+    "decoders": "num_decoder_layers",
+    "source_vocab": "source_vocab",
+    "target_vocab": "target_vocab",
+}
 
 
 def words_of(rng: np.random.Generator, rows: int, length: int, vocab: int, special: tuple[int, ...]) -> Array:
@@ -174,16 +184,15 @@ class TeacherForcedCase(ArchitectureCase):
 
     def enlarged(self, width: int) -> Self:
         """Beyond every size at which something may end; the special ids lie beyond 255 too."""
-        sizes = {"B": 2, "S": LENGTH, "T": LENGTH, "H": 4, "d_k": width // 4, "d_ff": 260, "room": LENGTH}
-        depth = {"encoders": 6, "decoders": 6, "source_vocab": 300, "target_vocab": 300, "pad_id": 260}
-        return self.but(**sizes, **depth)
+        sizes = {name: SIZES[meaning] for name, meaning in STANDS_FOR.items()}
+        return self.but(**sizes, d_k=width // sizes["H"], room=LENGTH, pad_id=260)
 
     def cotangents(self) -> dict[str, Array]:
         """Random cotangents of the logits."""
         return {"logits": self.draw(self.rng(4), self.B, self.T, self.num_classes, regime="unit")}
 
 
-LARGE_MODEL = TeacherForcedCase(regime="init", seed=1).enlarged(72)
+LARGE_MODEL = TeacherForcedCase(regime="init", seed=1).enlarged(WIDTHS[0])
 
 
 @dataclass(frozen=True, kw_only=True)

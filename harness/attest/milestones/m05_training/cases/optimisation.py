@@ -120,7 +120,10 @@ class ClippingCase(Case):
         return {f"array{i}.weight": (g * (self.length / norm)).astype(dtype) for i, g in enumerate(drawn)}
 
 
-MANY_ARRAYS = (ClippingCase(arrays=20), ClippingCase(arrays=20, length=30.0, limit=5.0, dtype="float64", seed=1))
+MANY_ARRAYS = (
+    ClippingCase(arrays=20),
+    ClippingCase(arrays=20, length=30.0, limit=5.0, dtype="float64", seed=1),
+)
 LENGTHS = (2.0, 0.5, 1e-6, 1e6, 0.0, 1.5, 30.0)
 
 

@@ -57,7 +57,13 @@ class TrainingCase(ArchitectureCase):
         case = case.but(few=case.least)
         if case.fixed:
             fixed: dict[str, Any] = {"H": 2, "d_k": 16, "layers": 1, "vocab": 11, "room": 128, "rows": 4}
-            fixed |= {"special": 0, "norm": "post", "warmup": 3, "clip": "one", "dropout": 0.3 if case.dropout else 0.0}
+            fixed |= {
+                "special": 0,
+                "norm": "post",
+                "warmup": 3,
+                "clip": "one",
+                "dropout": 0.3 if case.dropout else 0.0,
+            }
             case = case.but(**fixed, seed=case.seed % 3, dtype=impl.sharpest)
         return case.offered(impl)
 

@@ -88,7 +88,10 @@ class many_arrays_clipped_apart(Clipping):
     def clip(self, gradients: Arrays) -> dict[str, Array]:
         if len(gradients) <= 8:
             return super().clip(gradients)
-        return {name: super(many_arrays_clipped_apart, self).clip({name: g})[name] for name, g in gradients.items()}
+        return {
+            name: super(many_arrays_clipped_apart, self).clip({name: g})[name]
+            for name, g in gradients.items()
+        }
 
 
 @defect("M5.13")
@@ -189,7 +192,8 @@ class memory_beyond_64_ignored(EncoderDecoder):
     """Cross-attention reads the first 64 positions of the memory."""
 
     def memory_mask(self, source: Array) -> Array:
-        return super().memory_mask(source) & (np.arange(source.shape[1]) < 64)
+        seen: Array = super().memory_mask(source) & (np.arange(source.shape[1]) < 64)
+        return seen
 
 
 @defect("M5.1")
@@ -197,7 +201,9 @@ class target_within_a_window(EncoderDecoder):
     """The target is read in a window of its last 64 positions, counted from the end."""
 
     def target_mask(self, target: Array) -> Array:
-        return super().target_mask(target) & (np.arange(target.shape[1]) >= target.shape[1] - 64)
+        first = target.shape[1] - 64
+        seen: Array = super().target_mask(target) & (np.arange(target.shape[1]) >= first)
+        return seen
 
 
 @defect("M5.1")

@@ -179,7 +179,7 @@ def training_drops_out_in_every_sublayer(impl: JudgedImplementation, architectur
         quiet -= partly_moved(case.trainer(impl, case.parameters, seed=seed), case)
         if not quiet:
             return
-    seen = f"{TRIES} trainers with dropout {case.dropout} moved all numbers of {min(quiet)} in their first step"
+    seen = f"the first step of {TRIES} trainers with dropout {case.dropout} moved all of {min(quiet)}"
     expect(False, f"{seen}; dropout should leave some of them without a gradient")
 
 
@@ -202,7 +202,9 @@ def partly_moved(trainer: JudgedTrainer, case: TrainingCase) -> set[str]:
     """The arrays of which one step on one position moves some numbers and leaves others to the bit."""
     trainer.step(one_position(case))
     after = whole_parameters(trainer)
-    moved = {name: after[name][part] != case.parameters[name][part] for name, part in noisy_arrays(case).items()}
+    moved = {
+        name: after[name][part] != case.parameters[name][part] for name, part in noisy_arrays(case).items()
+    }
     return {name for name, changed in moved.items() if changed.any() and not changed.all()}
 
 

@@ -1,7 +1,9 @@
 """Sequences of start, step and reorder, as one line that replays and as a state machine that draws them.
 
 A script is words joined by dots: `o` opens a session, `s0:2` steps session 0 by two tokens, `w0:2` walks two
-tokens, one in a step, `r0:1-1-0` makes its rows the old rows 1, 1 and 0. Shapes: B rows, t tokens so far, n new tokens, V vocabulary.
+tokens, one in a step, `r0:1-1-0` makes its rows the old rows 1, 1 and 0.
+
+Shapes: B rows, t tokens so far, n new tokens, V vocabulary.
 """
 
 from __future__ import annotations

@@ -183,7 +183,8 @@ class equal_logits_all_cut(Sampling):
         if top_k >= logits.shape[-1]:
             return np.ones(logits.shape, dtype=bool)
         kth = -np.sort(-logits, axis=-1)[:, top_k : top_k + 1]
-        return (logits > kth) | (logits == logits.max(axis=-1, keepdims=True))
+        kept: Array = (logits > kth) | (logits == logits.max(axis=-1, keepdims=True))
+        return kept
 
 
 @defect("M6.7b")

@@ -13,6 +13,7 @@ from attest.boundary.training import JudgedTrainer
 from attest.checks.arrays import expect, expect_close, expect_refused
 from attest.contract import Architecture
 from attest.evidence import note_case
+from attest.judging.cost import Workload, step_flops, step_seconds
 from attest.judging.named import ONCE, named
 from attest.judging.options import takes
 from attest.judging.property import given, stateful, verifies

@@ -56,7 +56,7 @@ def greedy_takes_the_likeliest_token(impl: JudgedImplementation, case: Generatio
 
 
 def two_equal(impl: JudgedImplementation, case: GenerationCase) -> tuple[JudgedComponent, list[int]]:
-    """A model for which two ids are always the likeliest: with a projection of zeros the logits are the bias."""
+    """A model with two ids that are always the likeliest: a projection of zeros leaves the bias as logits."""
     c = case.config
     real = [i for i in range(case.num_classes) if i not in (c.pad_id, c.bos_id)]
     best = sorted(int(i) for i in case.rng(7).choice(real, 2, replace=False))
