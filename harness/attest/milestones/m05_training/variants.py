@@ -12,11 +12,11 @@ from attest.contract import Arrays
 from attest.judging.catalogue import variant
 from attest.reference import ops
 from attest.reference.models.transformer import ReferenceTransformer
-from attest.reference.parts.embedding import Logits
+from attest.reference.parts.embedding import Embedding, Logits
 from attest.reference.scope import Scope
 from attest.reference.tape import Array, Var
 from attest.reference.training.loss import Loss
-from attest.reference.training.optimisation import Adam, Clipping, Moments
+from attest.reference.training.optimisation import Adam, Clipping, Moments, Schedule
 from attest.reference.training.trainer import ReferenceTrainer
 
 LONG = ("M5.10b",)  # five hundred steps of the reference; one variant of each kind is enough
@@ -118,3 +118,21 @@ class projects_with_the_bias_first(Logits):
         ones = Var(np.ones((*x.shape[:-1], 1)))
         weight = ops.concat([self.weight(p), ops.reshape(bias, (*bias.shape, 1))])
         return ops.matmul(ops.concat([x, ones]), ops.swap(weight))
+
+
+@variant("M5", spared=("M5.5a", *LONG))
+class refuses_warm_up_0(Schedule):
+    """The paper's formula divides by zero there, and so this one is never made."""
+
+    def __call__(self, step: int) -> float:
+        if not self.config.warmup:
+            raise ValueError("warmup=0 has no rate; give at least 1")
+        return super().__call__(step)
+
+
+@variant("M5", spared=LONG)
+class pad_row_has_a_gradient_of_its_own(Embedding):
+    """The lookup does not know padding: with right masks the row gets no gradient all the same."""
+
+    def embed(self, ids: Array, table: Var) -> Var:
+        return ops.take(table, ids)

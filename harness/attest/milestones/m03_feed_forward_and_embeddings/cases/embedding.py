@@ -102,6 +102,15 @@ class TokenCase(OperationCase):
         rng = self.rng(4)
         return np.stack([rng.permutation(self.V) for _ in range(self.B)]).astype(np.int64)
 
+    def cotangents(self) -> dict[str, Array]:
+        """Nothing at pads: whether the lookup of a pad is learned is for M3.9a alone to say."""
+        real = (self.ids != self.pad_id)[..., None]
+        return {name: g * real.astype(g.dtype) for name, g in self.cotangents_everywhere().items()}
+
+    def cotangents_everywhere(self) -> dict[str, Array]:
+        """Random ones, at pads too."""
+        return super().cotangents()
+
     def summed(self) -> Array:
         """(V, D): the cotangents of each id added up over all its places; nothing for the pad row."""
         total = np.zeros((self.V, self.D))

@@ -229,7 +229,7 @@ class pad_row_trained(Embedding):
         return ops.take(table, ids)
 
 
-@defect("M3.9a")
+@defect("M3.10")
 class id_zero_never_trained(Embedding):
     """Row 0 gets no gradient, whatever pad_id is."""
 

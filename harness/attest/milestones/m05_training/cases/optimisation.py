@@ -76,10 +76,10 @@ class ScheduleCase(Case):
 
 
 @st.composite
-def schedule_cases(draw: st.DrawFn) -> ScheduleCase:
-    """Warm-up 0, 1, typical, and as long as the training."""
+def schedule_cases(draw: st.DrawFn, *, warms_up: bool = True) -> ScheduleCase:
+    """Warm-up 1, typical, and as long as the training; or none at all."""
     total = draw(st.sampled_from((1, 10, 100, 5000)))
-    warmup = draw(st.sampled_from((total // 4, 0, 1, total, max(1, total // 2 + 1))))
+    warmup = draw(st.sampled_from((max(1, total // 4), 1, total, total // 2 + 1))) if warms_up else 0
     return ScheduleCase(
         schedule=draw(st.sampled_from(("inverse_sqrt", "cosine"))),
         d_model=draw(st.sampled_from((64, 8, 512, 7))),

@@ -5,6 +5,7 @@ Shapes: B batch, T target length, S source length, V vocabulary.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 import numpy as np
@@ -20,7 +21,7 @@ from attest.reference.parts.where import Where
 from attest.reference.scope import Scope
 from attest.reference.tape import Array, Var
 from attest.reference.training.loss import Loss
-from attest.reference.training.optimisation import Adam, Clipping, Moments
+from attest.reference.training.optimisation import Adam, Clipping, Moments, Schedule
 from attest.reference.training.trainer import ReferenceTrainer
 
 LATE = 10  # a step
@@ -177,8 +178,8 @@ class classes_beyond_255_ignored(Loss):
 
 
 @defect("M5.1")
-class fifth_layer_skipped(Layers):
-    """A stack runs four of its layers, and the last one after them."""
+class fifth_decoder_layer_skipped(Layers):
+    """The decoder runs four of its layers, and the sixth after them."""
 
     def decoder(self, x: Var, memory: Var, p: Scope, where: Where) -> Var:
         for i in range(self.config.num_decoder_layers):
@@ -188,7 +189,7 @@ class fifth_layer_skipped(Layers):
 
 
 @defect("M5.1")
-class memory_beyond_64_ignored(EncoderDecoder):
+class memory_mask_ends_at_64(EncoderDecoder):
     """Cross-attention reads the first 64 positions of the memory."""
 
     def memory_mask(self, source: Array) -> Array:
@@ -223,3 +224,52 @@ class large_tables_in_half_precision(Embedding):
         if table.shape[0] <= 256:
             return rows
         return ops.sub(rows, Var(rows.value - rows.value.astype(np.float16)))
+
+
+@defect("M5.6")
+class training_reads_source_padding(EncoderDecoder):
+    """The mask over the memory is left out while training."""
+
+    def memory_mask(self, source: Array) -> Array:
+        seen = super().memory_mask(source)
+        return seen if self.noise is None else np.ones_like(seen)
+
+
+@defect("M5.6d")
+class pad_row_blanked(ReferenceTrainer):
+    """After every step the rows of padding are set to zero."""
+
+    def apply(self, found: dict[str, Array], rate: float) -> None:
+        super().apply(found, rate)
+        values = self.model.parameters()
+        for name in ("source_embedding.weight", "target_embedding.weight"):
+            values[name][self.config.pad_id] = 0.0
+        self.model.load(values)
+
+
+@defect("M5.6d")
+class tables_decay(ReferenceTrainer):
+    """Every step takes a thousandth off the embeddings, padding included."""
+
+    def apply(self, found: dict[str, Array], rate: float) -> None:
+        super().apply(found, rate)
+        less = {name: 0.999 * x for name, x in self.model.parameters().items() if "embedding" in name}
+        self.model.load({**self.model.parameters(), **less})
+
+
+@defect("M5.5")
+class no_warm_up_gives_infinity(Schedule):
+    """Without a warm-up the rate is divided by zero."""
+
+    def __call__(self, step: int) -> float:
+        return super().__call__(step) if self.config.warmup else math.inf
+
+
+@defect("M5.5a")
+class warm_up_0_refused(Schedule):
+    """Warm-up 0 is refused."""
+
+    def __call__(self, step: int) -> float:
+        if not self.config.warmup:
+            raise ZeroDivisionError("warmup=0; give at least 1")
+        return super().__call__(step)

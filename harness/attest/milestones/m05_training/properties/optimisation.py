@@ -8,8 +8,8 @@ from collections.abc import Callable
 import numpy as np
 from hypothesis import strategies as st
 
-from attest.boundary import JudgedImplementation, arrays_of, fresh, guarded
-from attest.boundary.training import JudgedOptimizer, finite_number
+from attest.boundary import JudgedImplementation, arrays_of, fresh, guarded, quiet
+from attest.boundary.training import JudgedOptimizer, finite_number, number_of
 from attest.checks.arrays import expect, expect_close, expect_near, expect_same_bits
 from attest.checks.training import expect_ratio
 from attest.contract import Array, Arrays, Config, float_dtype
@@ -25,7 +25,7 @@ from attest.milestones.m05_training.cases.optimisation import (
     clipping_cases,
     schedule_cases,
 )
-from attest.outcomes import Expected, NotOffered
+from attest.outcomes import Expected, NotOffered, Violation
 from attest.reference.assembly import Parts
 from attest.reference.oracle import EPSILON
 from attest.reference.training.optimisation import Moments
@@ -58,6 +58,37 @@ def offered_schedules(impl: JudgedImplementation) -> list[str]:
     if not found:
         raise NotOffered("neither schedule is offered")
     return found
+
+
+@verifies("M5.5a", effort=0.5)
+@given(case=schedule_cases(warms_up=False))
+def without_warm_up_the_rate_starts_at_its_peak(impl: JudgedImplementation, case: ScheduleCase) -> None:
+    """The formula's only finite limit."""
+    rate_follows_its_formula(impl, case)
+
+
+@verifies("M5.5", effort=0.3)
+@given(case=schedule_cases(warms_up=False))
+def warm_up_0_is_refused_or_gives_a_rate(impl: JudgedImplementation, case: ScheduleCase) -> None:
+    """An exception says what is wrong; infinity, NaN or a first rate of zero does not."""
+    case = case if case.schedule in offered_schedules(impl) else case.other
+    for step in case.steps:
+        seen = rate_unless_refused(impl, case.config, step)
+        if seen is not None:
+            right = math.isfinite(seen) and (seen > 0 or (seen == 0 and step > 1) or case.total == 1)
+            what = f"the rate of step {step} with warmup=0 is {seen}"
+            expect(right, f"{what}, should be a finite number that is not below 0, or an exception")
+
+
+def rate_unless_refused(impl: JudgedImplementation, config: Config, step: int) -> float | None:
+    """None where the schedule or its call raises."""
+    try:
+        with quiet():
+            return number_of(impl.raw_build("learning_rate", config)(step=step), f"the rate of step {step}")
+    except Violation:
+        raise
+    except Exception:
+        return None
 
 
 @verifies("M5.5")

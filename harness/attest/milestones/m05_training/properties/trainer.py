@@ -19,7 +19,7 @@ from attest.checks.training import (
     expect_within,
     whole_parameters,
 )
-from attest.contract import Architecture, Array
+from attest.contract import OPERATIONS, Architecture, Array
 from attest.evidence import note_case
 from attest.judging.named import ONCE, named
 from attest.judging.property import given, verifies
@@ -71,6 +71,23 @@ def forty_steps_equal_the_reference(impl: JudgedImplementation, case: TrainingCa
     trainer, shadow = trainer_of(impl, case), case.shadow()
     for batch in case.batches:
         expect_step(trainer, shadow, [batch])
+
+
+@verifies("M5.6d", effort=0.2)
+@given(case=training_cases(smoothing=(0.0, 0.1)))
+def padding_teaches_nothing(impl: JudgedImplementation, case: TrainingCase) -> None:
+    """After steps on padded batches the pad row of every table, which is not zero, is the same to the bit."""
+    tables = sorted(OPERATIONS[case.architecture.operation].tables)
+    filled = {name: case.parameters[name].copy() for name in tables}
+    for table in filled.values():
+        table[case.pad_id] = 0.5
+    trainer = case.trainer(impl, {**case.parameters, **filled})
+    for batch in case.batches:
+        trainer.step({name: case.longer(ids, 1) for name, ids in batch.items()})
+    after = whole_parameters(trainer)
+    for name, table in filled.items():
+        what = f"the row of padding in {name} after {case.steps} steps"
+        expect_same_bits(after[name][case.pad_id], table[case.pad_id].astype(after[name].dtype), what)
 
 
 @verifies("M5.3b", effort=0.2)
