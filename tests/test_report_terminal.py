@@ -81,8 +81,17 @@ def test_a_must_without_broken_ground_comes_before_all_others():
     assert "M1.2 is the first to fix" in next_step(lines)
 
 
-@pytest.mark.parametrize("level", ["should", "may"])
-def test_what_is_no_must_is_next_when_the_musts_pass_and_is_said_to_be_none(level):
+def test_a_may_that_is_offered_and_wrong_decides():
+    found = next(c for c in SPEC.criteria if c.level == "may")
+    lines = summary(run({found.id: "fail"}))
+    assert f"{found.id} is the first to fix" in next_step(lines)
+    assert any("does not conform" in line for line in lines)
+    left_out = summary(run({found.id: "not offered"}))
+    assert not any("does not conform" in line or "incomplete" in line for line in left_out)
+
+
+def test_what_does_not_decide_is_next_when_the_rest_passes_and_is_said_to_be_no_must():
+    level = "should"
     found = next(c for c in SPEC.criteria if c.level == level)
     lines = summary(run({found.id: "fail"}))
     at = lines.index(next_step(lines))

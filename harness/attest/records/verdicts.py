@@ -16,12 +16,17 @@ INCOMPLETE = "incomplete"
 BROKEN = frozenset({FAIL, ERROR, KNOWN})
 
 
+def decides(level: str, verdict: str) -> bool:
+    """Whether a criterion counts for its milestone: a must always, a may where it is offered and wrong."""
+    return level == "must" or (level == "may" and verdict in BROKEN)
+
+
 def milestone_verdict(records: Iterable[Record]) -> str:
     """The verdict of one milestone from the records of its criteria."""
     records = list(records)
     if all(r.verdict == NOT_OFFERED for r in records):
         return NOT_OFFERED
-    musts = {r.verdict for r in records if r.level == "must"}
+    musts = {r.verdict for r in records if decides(r.level, r.verdict)}
     if musts & {FAIL, ERROR}:
         return DOES_NOT_CONFORM
     if musts & {THIN, NOT_RUN, NOT_OFFERED}:

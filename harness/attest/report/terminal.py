@@ -8,7 +8,7 @@ from pathlib import Path
 
 from attest.records.plan import Plan
 from attest.records.record import ERROR, FAIL, KNOWN, NOT_OFFERED, NOT_RUN, PASS, THIN, Record
-from attest.records.verdicts import CONFORMS, CONFORMS_WITH_KNOWN, DOES_NOT_CONFORM, INCOMPLETE
+from attest.records.verdicts import CONFORMS, CONFORMS_WITH_KNOWN, DOES_NOT_CONFORM, INCOMPLETE, decides
 from attest.report.causes import Cause, likely_causes
 from attest.report.document import report_document
 from attest.report.failure_text import one_line
@@ -78,7 +78,7 @@ def _block(
 
 
 def _cell(milestone: MilestoneRow) -> str:
-    broken = sum(r["verdict"] in (FAIL, ERROR) and r["level"] == "must" for r in milestone["criteria"])
+    broken = sum(r["verdict"] in (FAIL, ERROR) and _decides(r) for r in milestone["criteria"])
     return f"fails {broken}" if milestone["verdict"] == DOES_NOT_CONFORM else _SHORT[milestone["verdict"]]
 
 
@@ -106,10 +106,14 @@ def _advice(document: Document, plan: Plan) -> list[str]:
 
 
 def first_to_fix(rows: Sequence[CriterionRow]) -> CriterionRow | None:
-    """The first failing must that stands on nothing broken; then any must; then any other."""
+    """The first failure that decides and stands on nothing broken; then any that decides; then any other."""
     failing = [r for r in rows if r["verdict"] in (FAIL, ERROR)]
-    order = sorted(failing, key=lambda r: (r["level"] != "must", bool(r["blocked_by"])))
+    order = sorted(failing, key=lambda r: (not _decides(r), bool(r["blocked_by"])))
     return order[0] if order else None
+
+
+def _decides(row: CriterionRow) -> bool:
+    return decides(row["level"], row["verdict"])
 
 
 def _advice_on(row: CriterionRow, causes: Sequence[Cause]) -> list[str]:
@@ -128,8 +132,8 @@ def _advice_on(row: CriterionRow, causes: Sequence[Cause]) -> list[str]:
 
 
 def _urgency(row: CriterionRow) -> str:
-    """Which failure to fix first, and whether it is a must."""
-    if row["level"] == "must":
+    """Which failure to fix first, and whether it decides."""
+    if _decides(row):
         return f"{row['id']} is the first to fix"
     return f"no must is among the failures; the first is {row['id']}, a {row['level']}"
 

@@ -12,6 +12,7 @@ from attest.boundary import JudgedImplementation
 from attest.judging.property import Property, load_properties
 from attest.outcomes import Timeout
 from attest.records.record import ERROR, FAIL, KNOWN, NOT_OFFERED, NOT_RUN, PASS, VERDICTS, Record
+from attest.records.verdicts import decides
 from attest.running.judging import Settings, judge
 from attest.running.timer import cancel_timer, set_timer
 from attest.spec import load_spec
@@ -48,7 +49,7 @@ class Refusal:
     @property
     def by_a_must(self) -> bool:
         """Whether the milestone can no longer conform."""
-        return self.level == "must"
+        return decides(self.level, self.verdict)
 
 
 @dataclass(frozen=True)
