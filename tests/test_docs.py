@@ -37,3 +37,24 @@ def test_contributing_has_a_real_example_of_each():
     assert {path.split("/")[0] for path, _, _ in SNIPPETS} == {"spec", "harness", "impls", "pyproject.toml"}
     parts = {p.split("/")[4] for p, _, _ in SNIPPETS if p.startswith("harness/attest/milestones/")}
     assert parts == {"properties", "defects"}
+
+
+FROM_SCRATCH = (ROOT / "docs" / "from-scratch.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("path", "code"), re.findall(r"```python\n# (\S+)\n(.*?)```", FROM_SCRATCH, re.DOTALL)
+)
+def test_the_page_from_scratch_shows_code_that_exists(path, code):
+    assert code in (ROOT / path).read_text(encoding="utf-8")
+
+
+def test_the_pictures_and_commands_of_the_page_from_scratch_exist():
+    from attest.cli import cli
+
+    pictures = re.findall(r"\]\((from-scratch/\S+)\)", FROM_SCRATCH)
+    assert len(pictures) == 5
+    assert all((ROOT / "docs" / picture).is_file() for picture in pictures)
+    commands = set(re.findall(r"^\$ attest (\w+)", FROM_SCRATCH, re.MULTILINE))
+    assert commands >= {"train", "attention", "study", "gradcheck"}
+    assert commands <= set(cli.list_commands(None))
