@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from attest.boundary import JudgedComponent, JudgedImplementation
 from attest.contract import OPERATIONS, Array, Arrays, Config, Kind, Operation, float_dtype
 from attest.judging.options import first_offered
-from attest.judging.regimes import large_sizes
+from attest.judging.regimes import LENGTH, large_sizes
 from attest.outcomes import Expected
 from attest.reference.oracle import bounded_gradients, expected, random_parameters
 
@@ -151,6 +151,11 @@ class OperationCase(Case):
         return self.but(**sizes).settled()
 
     @property
+    def is_large(self) -> bool:
+        """Whether one of its lengths is that of an enlarged case."""
+        return any(getattr(self, name) >= LENGTH for name in self.lengths)
+
+    @property
     def fallbacks(self) -> tuple[dict[str, Any], ...]:
         """Changes of options, tried in turn where the builder does not have those of the case."""
         return ()
@@ -188,6 +193,21 @@ class OperationCase(Case):
     def mask_of(self, name: str) -> Array | None:
         """The mask as it is passed, None where the case has none."""
         return None
+
+    def is_mask(self, name: str) -> bool:
+        """Whether an input is a mask."""
+        return self.record.takes[name].kind is Kind.MASK
+
+    @property
+    def own_lengths(self) -> tuple[int, int]:
+        """T and S; T again where there is no S."""
+        T = int(getattr(self, "T", 1))
+        return T, int(getattr(self, "S", T))
+
+    def at_length(self, T: int, S: int) -> Self:
+        """The same config and parameters at other lengths."""
+        lengths = {"T": T, "S": S}
+        return self.but(**{name: n for name, n in lengths.items() if name in self.lengths}).settled()
 
     def with_inputs(self, **changes: Any) -> dict[str, Any]:
         """The inputs with some arrays replaced; None leaves one out."""

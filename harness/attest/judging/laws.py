@@ -4,108 +4,83 @@ A milestone says which of its criteria a law verifies for which operation, with 
 
     law_holds(FORMULA, "M3.1", feed_forward_cases(), "feed_forward", name="feed_forward_equals_its_formula")
 
-`uncovered` lists the components for which a law is not declared. A milestone that leaves one out on purpose
-says so with a reason, by `law_is_exempt`.
+`laws_hold` declares several at once. A law that nobody speaks about, of an operation whose formula and side
+effects are declared, is asked by the criterion of the side effects on the cases of the formula: an operation
+has every law at birth. A milestone that leaves one out on purpose says so with a reason, by `law_is_exempt`.
+`uncovered` lists what is left.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 from hypothesis import strategies as st
 
 from attest.boundary import JudgedImplementation
-from attest.checks.arrays import expect_close, expect_gradients
-from attest.checks.layouts import LAYOUTS, laid_out
-from attest.checks.side_effects import expect_no_side_effects
+from attest.checks.layouts import LAYOUTS
 from attest.contract import OPERATIONS, Form
+from attest.judging import law_checks
 from attest.judging.cases import OperationCase
-from attest.judging.property import given, verifies
-from attest.outcomes import Expected
+from attest.judging.property import after_loading, given, verifies
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Law:
     """A name, the sentence a property of it has where a milestone gives none, and the check of one case."""
 
     name: str
     sentence: str
     check: Callable[..., None]
-    draws: Mapping[str, Any]
+    draws: Mapping[str, Any] = field(default_factory=dict)
+    large: int = 2  # enlarged cases for each operation; fewer where one costs many calls
 
 
-def _formula(impl: JudgedImplementation, case: OperationCase) -> None:
-    component = case.loaded(impl)
-    seen = component(**case.inputs)
-    for name in case.record.gives:
-        wanted = case.expected[name]
-        settled = case.specified(seen[name], wanted.value)
-        expect_close(settled, wanted, name, factor=component.widening)
-
-
-def _row_alone(impl: JudgedImplementation, case: OperationCase) -> None:
-    component, bound = case.loaded(impl), case.output.bound
-    name = case.record.output
-    seen = case.specified(component(**case.inputs)[name], case.output.value).astype(np.float64)
-    for row in range(len(seen)):
-        wanted = Expected(seen[row : row + 1], bound[row : row + 1])
-        alone = component(**case.alone(row))[name][:1]
-        expect_close(alone, wanted, f"row {row} alone", factor=2 * component.widening)
-
-
-def _memory_layout(impl: JudgedImplementation, case: OperationCase, layout: str) -> None:
-    component = case.loaded(impl)
-    arranged = laid_out(case.inputs, layout)
-    contiguous = {name: np.ascontiguousarray(x) for name, x in arranged.items()}
-    seen = component.as_given(**arranged)[case.record.output]
-    what = f"{case.record.output} for {layout} inputs"
-    expect_close(seen, case.output_for(contiguous), what, factor=2 * component.widening)
-
-
-def _gradients(impl: JudgedImplementation, case: OperationCase) -> None:
-    case = case.sharpest(impl)
-    component = case.loaded(impl)
-    seen = component.gradients(case.inputs, case.cotangents())
-    expect_gradients(seen, case.gradients_for(), factor=component.widening)
-
-
-def _side_effects(impl: JudgedImplementation, case: OperationCase) -> None:
-    component = case.loaded(impl)
-    expect_no_side_effects(component, case.inputs)
-
-
-def _side_effects_in_training(impl: JudgedImplementation, case: OperationCase) -> None:
-    _side_effects(impl, case)
-    component = case.loaded(impl)
-    if hasattr(component.component, "train"):
-        expect_no_side_effects(component, case.inputs, train_seed=case.seed)
-        component.eval()
-
-
-FORMULA = Law("formula", "The outputs are those of the formula, within the bound.", _formula, {})
-ROW_ALONE = Law("row_alone", "A row alone equals the row in a batch.", _row_alone, {})
+FORMULA = Law("formula", "The outputs are those of the formula, within the bound.", law_checks.formula)
+ANY_LENGTH = Law(
+    "any_length",
+    "One component called at several lengths in turn is right at each.",
+    law_checks.any_length,
+    large=1,
+)
+ROW_ALONE = Law("row_alone", "A row alone equals the row in a batch.", law_checks.row_alone)
 MEMORY_LAYOUT = Law(
     "memory_layout",
-    "Transposed, strided, reversed and expanded arrays give what contiguous copies give.",
-    _memory_layout,
+    "Transposed, strided, reversed, expanded and read-only arrays give what contiguous copies give.",
+    law_checks.memory_layout,
     {"layout": st.sampled_from(LAYOUTS)},
 )
 GRADIENTS = Law(
-    "gradients", "Of the inputs and every parameter, against the reference's reverse pass.", _gradients, {}
+    "gradients",
+    "Of the inputs and every parameter, against the reference's reverse pass.",
+    law_checks.gradients,
+    large=1,
 )
+DTYPE = Law("dtype", "Results have the dtype of the config.", law_checks.dtype, large=1)
 SIDE_EFFECTS = Law(
-    "side_effects", "Inputs, parameters, random state and flags are as before.", _side_effects, {}
+    "side_effects", "Inputs, parameters, random state and flags are as before.", law_checks.side_effects
 )
 SIDE_EFFECTS_IN_TRAINING = Law(
-    "side_effects", "The same in eval and in train mode.", _side_effects_in_training, {}
+    "side_effects", "The same in eval and in train mode.", law_checks.side_effects_in_training
 )
-LAWS = (FORMULA, ROW_ALONE, MEMORY_LAYOUT, GRADIENTS, SIDE_EFFECTS)
+REFUSALS = Law(
+    "refusals",
+    "Wrong widths, batches, masks and ids are refused; another rank is refused or read in its one way.",
+    law_checks.refusals,
+    large=1,
+)
+STATE = Law(
+    "state",
+    "Two components of one config, arrays that were loaded or returned, and the mode do not meet.",
+    law_checks.state,
+    large=1,
+)
+LAWS = (FORMULA, ANY_LENGTH, ROW_ALONE, MEMORY_LAYOUT, GRADIENTS, DTYPE, SIDE_EFFECTS, REFUSALS, STATE)
 
 _declared: dict[tuple[str, str], str] = {}  # law and operation -> criterion
 _exempt: dict[tuple[str, str], str] = {}  # law and operation -> reason
+_cases: dict[str, st.SearchStrategy[Any]] = {}  # operation -> the cases of its formula
 
 
 def law_holds(
@@ -117,11 +92,10 @@ def law_holds(
     sentence: str = "",
     effort: float = 1.0,
     needed: bool = True,
-    large: int = 2,
 ) -> None:
     """Register the law as a property of a criterion, for the operations that the cases draw.
 
-    Besides the drawn cases it meets `large` ones, see `attest.judging.regimes`.
+    Besides the drawn cases it meets large ones, see `attest.judging.regimes`.
 
     One that is not offered is passed over where it is not `needed`; otherwise the criterion is not offered.
     """
@@ -131,8 +105,20 @@ def law_holds(
             law.check(impl, case, **drawn)
 
     check.__name__, check.__doc__ = name, sentence or law.sentence
-    verifies(criterion, effort=effort, large=large)(given(case=cases, **law.draws)(check))
+    verifies(criterion, effort=effort, large=law.large)(given(case=cases, **law.draws)(check))
     declare_law(law, criterion, *operations)
+    if law is FORMULA:
+        for operation in operations:
+            _cases.setdefault(operation, cases)
+
+
+def laws_hold(
+    criteria: Mapping[Law, str], cases: st.SearchStrategy[Any], *operations: str, name: str = ""
+) -> None:
+    """Several laws on the same cases, each with the criterion that asks it, of what is offered."""
+    for law, criterion in criteria.items():
+        called = f"{law.name}_of_{name or operations[0]}"
+        law_holds(law, criterion, cases, *operations, name=called, effort=0.25, needed=False)
 
 
 def declare_law(law: Law, criterion: str, *operations: str) -> None:
@@ -145,6 +131,16 @@ def law_is_exempt(law: Law, *operations: str, reason: str) -> None:
     """Say why no criterion checks the law for these operations."""
     for operation in operations:
         _exempt[law.name, operation] = reason
+
+
+@after_loading
+def complete_laws() -> None:
+    """Ask what nobody speaks about, for each operation whose formula and side effects are declared."""
+    for operation, cases in _cases.items():
+        criterion = _declared.get((SIDE_EFFECTS.name, operation))
+        unasked = [law for law in LAWS if not ({(law.name, operation)} & {*_declared, *_exempt})]
+        if criterion:
+            laws_hold(dict.fromkeys(unasked, criterion), cases, operation)
 
 
 def uncovered() -> list[str]:

@@ -65,6 +65,7 @@ class Property:
 
 
 _registry: dict[str, list[Property]] = {}
+_completions: list[Callable[[], None]] = []
 
 
 def given(**strategies: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -142,9 +143,17 @@ def register_property(property: Property) -> None:
     _registry.setdefault(property.criterion, []).append(property)
 
 
+def after_loading(complete: Callable[[], None]) -> Callable[[], None]:
+    """Call this whenever the milestones have been loaded, before what is asked elsewhere is resolved."""
+    _completions.append(complete)
+    return complete
+
+
 def load_properties() -> Mapping[str, list[Property]]:
     """Every property by criterion id, of the milestones of this package and of plugins."""
     load_parts("properties")
+    for complete in _completions:
+        complete()
     resolve(_registry, register_property)
     return _registry
 

@@ -6,24 +6,40 @@ from collections.abc import Iterable
 from functools import partial
 
 import numpy as np
+from hypothesis import strategies as st
 
 from attest.boundary import JudgedImplementation
-from attest.checks.arrays import expect, expect_close, expect_refused, expect_refused_by_name, expect_shape
+from attest.checks.arrays import (
+    expect,
+    expect_close,
+    expect_mask,
+    expect_refused,
+    expect_refused_by_name,
+    expect_shape,
+)
+from attest.checks.layouts import laid_out
 from attest.checks.side_effects import python_work
 from attest.contract import Config
 from attest.evidence import note_case
 from attest.judging.cases import seeds
 from attest.judging.laws import (
+    ANY_LENGTH,
+    DTYPE,
     GRADIENTS,
     MEMORY_LAYOUT,
+    REFUSALS,
     ROW_ALONE,
     SIDE_EFFECTS,
+    STATE,
+    declare_law,
     law_holds,
-    law_is_exempt,
+    laws_hold,
 )
 from attest.judging.property import given, verifies
 from attest.milestones.m01_attention.cases.attention import AttentionCase, attention_cases
+from attest.milestones.m01_attention.cases.masks import MaskCase, mask_cases
 from attest.milestones.m01_attention.cases.misfits import REPEATED, misfits
+from attest.milestones.m01_attention.cases.projections import projection_cases
 from attest.outcomes import Expected
 
 MIXING = ("unit", "saturated", "offset")
@@ -126,8 +142,35 @@ def refusals_name_the_argument(impl: JudgedImplementation) -> None:
 
 
 law_holds(SIDE_EFFECTS, "M1.15", attention_cases(), "attention", name="a_call_leaves_no_trace", effort=0.5)
-law_is_exempt(
-    MEMORY_LAYOUT, "attention", reason="M2.10 asks it of multi-head attention; MC.8 of keys laid out by head"
+laws_hold(
+    {ANY_LENGTH: "M1.2", DTYPE: "M1.2", MEMORY_LAYOUT: "M1.16", STATE: "M1.15"}, attention_cases(), "attention"
 )
-for law in (ROW_ALONE, MEMORY_LAYOUT, GRADIENTS, SIDE_EFFECTS):
-    law_is_exempt(law, "qkv_projection", reason="M1 judges the projections alone by their formula, M1.1")
+declare_law(REFUSALS, "M1.14", "attention")  # nothing of its shapes follows from the config
+laws_hold(
+    {
+        ANY_LENGTH: "M1.1",
+        DTYPE: "M1.1",
+        ROW_ALONE: "M1.12",
+        MEMORY_LAYOUT: "M1.16",
+        GRADIENTS: "M1.13",
+        SIDE_EFFECTS: "M1.15",
+        REFUSALS: "M1.14",
+        STATE: "M1.15",
+    },
+    projection_cases(),
+    "qkv_projection",
+)
+
+
+@verifies("M1.16", effort=0.5)
+@given(case=mask_cases(), layout=st.sampled_from(("strided", "reversed", "read-only")))
+def masks_are_made_from_any_memory_layout(impl: JudgedImplementation, case: MaskCase, layout: str) -> None:
+    """Lengths and ids in another order in memory, where the functions are offered."""
+    given = laid_out({"ids": case.scattered, "lengths": case.row_lengths}, layout)
+    if impl.offers("padding_mask"):
+        seen = impl.call_as_given("padding_mask", given["ids"], case.pad_id)
+        expect_mask(seen, (case.scattered != case.pad_id)[:, None, :], f"padding_mask of {layout} ids")
+    if impl.offers("length_mask"):
+        seen = impl.call_as_given("length_mask", given["lengths"], case.S)
+        wanted = (np.arange(case.S) < case.row_lengths[:, None])[:, None, :]
+        expect_mask(seen, wanted, f"length_mask of {layout} lengths")

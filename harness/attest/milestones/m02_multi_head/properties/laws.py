@@ -8,7 +8,17 @@ from hypothesis import strategies as st
 from attest.boundary import JudgedImplementation
 from attest.checks.arrays import expect_close, expect_same_bits, expect_shape, expect_zero
 from attest.judging.cases import seeds
-from attest.judging.laws import MEMORY_LAYOUT, ROW_ALONE, SIDE_EFFECTS, law_holds
+from attest.judging.laws import (
+    ANY_LENGTH,
+    DTYPE,
+    MEMORY_LAYOUT,
+    REFUSALS,
+    ROW_ALONE,
+    SIDE_EFFECTS,
+    STATE,
+    law_holds,
+    laws_hold,
+)
 from attest.judging.property import given, verifies
 from attest.milestones.m02_multi_head.cases.multi_head import (
     HIDING,
@@ -77,6 +87,9 @@ law_holds(
     MEMORY_LAYOUT, "M2.10", multi_head_cases(min_keys=2), OPERATION, name="memory_layout_does_not_matter"
 )
 law_holds(SIDE_EFFECTS, "M2.13", multi_head_cases(), OPERATION, name="a_call_leaves_no_trace", effort=0.5)
+laws_hold(
+    {ANY_LENGTH: "M2.5", DTYPE: "M2.5", REFUSALS: "M2.14", STATE: "M2.13"}, multi_head_cases(), OPERATION
+)
 
 
 @verifies("M2.13a", large=2)

@@ -9,14 +9,18 @@ from attest.checks.arrays import expect, expect_close, expect_finite, expect_sha
 from attest.contract.parameters import shapes
 from attest.judging.cases import seeds
 from attest.judging.laws import (
+    ANY_LENGTH,
+    DTYPE,
     FORMULA,
     GRADIENTS,
     MEMORY_LAYOUT,
+    REFUSALS,
     ROW_ALONE,
     SIDE_EFFECTS_IN_TRAINING,
+    STATE,
     declare_law,
     law_holds,
-    law_is_exempt,
+    laws_hold,
 )
 from attest.judging.property import given, verifies
 from attest.milestones.m03_feed_forward_and_embeddings.cases.embedding import (
@@ -88,6 +92,7 @@ def positions_are_treated_alike(impl: JudgedImplementation, case: FeedForwardCas
 
 
 LOOKUPS = ("token_embedding", "input_embedding")
+EVERYWHERE = {MEMORY_LAYOUT: "M3.11", REFUSALS: "M3.12", STATE: "M3.10a"}
 
 law_holds(
     GRADIENTS,
@@ -148,5 +153,19 @@ law_holds(
 )
 declare_law(FORMULA, "M3.3", "token_embedding")  # to the bit
 declare_law(FORMULA, "M3.4", "positional_encoding")  # within the distance of the spec's table
-for law in (ROW_ALONE, MEMORY_LAYOUT):
-    law_is_exempt(law, "feed_forward", *LOOKUPS, "positional_encoding", reason="no criterion of M3 asks it")
+laws_hold(
+    {ANY_LENGTH: "M3.1", DTYPE: "M3.1", ROW_ALONE: "M3.2"} | EVERYWHERE, feed_forward_cases(), "feed_forward"
+)
+laws_hold(
+    {ANY_LENGTH: "M3.3", DTYPE: "M3.3", ROW_ALONE: "M3.3"} | EVERYWHERE, token_cases(), "token_embedding"
+)
+laws_hold(
+    {ANY_LENGTH: "M3.6", DTYPE: "M3.6", ROW_ALONE: "M3.6"} | EVERYWHERE,
+    token_cases(lookups=("input_embedding",)),
+    "input_embedding",
+)
+laws_hold(
+    {ANY_LENGTH: "M3.5", DTYPE: "M3.5", ROW_ALONE: "M3.5"} | EVERYWHERE,
+    position_cases(longest=40),
+    "positional_encoding",
+)

@@ -22,14 +22,18 @@ from attest.contract import Array, float_dtype
 from attest.evidence import note_case
 from attest.judging.cases import seeds
 from attest.judging.laws import (
+    ANY_LENGTH,
+    DTYPE,
     FORMULA,
     GRADIENTS,
     MEMORY_LAYOUT,
+    REFUSALS,
     ROW_ALONE,
     SIDE_EFFECTS,
+    STATE,
     declare_law,
     law_holds,
-    law_is_exempt,
+    laws_hold,
 )
 from attest.judging.property import given, verifies
 from attest.milestones.m04_layers.cases.layers import (
@@ -269,13 +273,21 @@ law_holds(
 declare_law(FORMULA, "M4.1", "encoder_layer")
 declare_law(FORMULA, "M4.3", "decoder_layer")
 declare_law(FORMULA, "M4.2a", *STACKS)
-declare_law(GRADIENTS, "M4.8", *STACKS)
 declare_law(SIDE_EFFECTS, "M4.12", *LAYERS, *STACKS)
-law_is_exempt(
-    GRADIENTS, "layer_norm", *LAYERS, reason="M4.8 judges the gradients of the stacks, which hold them"
+EVERYWHERE = {ROW_ALONE: "M4.11", MEMORY_LAYOUT: "M4.14", REFUSALS: "M4.15", STATE: "M4.12"}
+laws_hold(
+    {ANY_LENGTH: "M4.9", DTYPE: "M4.9", GRADIENTS: "M4.8"} | EVERYWHERE, norm_cases(), "layer_norm"
 )
-for law in (ROW_ALONE, MEMORY_LAYOUT):
-    law_is_exempt(law, "layer_norm", *LAYERS, *STACKS, reason="no criterion of M4 asks it")
+for part, criterion in (("encoder_layer", "M4.1"), ("decoder_layer", "M4.3")):
+    laws_hold(
+        {ANY_LENGTH: criterion, DTYPE: criterion, GRADIENTS: "M4.8"} | EVERYWHERE,
+        layer_cases(parts=(part,)),
+        part,
+    )
+for part in STACKS:
+    laws_hold(
+        {ANY_LENGTH: "M4.6", DTYPE: "M4.6", GRADIENTS: "M4.8"} | EVERYWHERE, layer_cases(parts=(part,)), part
+    )
 
 
 def expect_no_trace_of_training(component: JudgedComponent, case: LayerCase) -> None:
