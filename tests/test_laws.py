@@ -88,7 +88,7 @@ def test_a_law_passes_over_what_is_not_needed_and_not_offered():
         name = "nothing"
 
     checked = []
-    noting = Law("formula", "", lambda impl, case: checked.append(case), {})
+    noting = Law("formula", "", lambda impl, case: checked.append(case))
     law_holds(noting, "X.1", st.just(NormCase()), "layer_norm", name="never", needed=False)
     law_holds(noting, "X.1", st.just(NormCase()), "layer_norm", name="always")
     optional, needed = _registry.pop("X.1")

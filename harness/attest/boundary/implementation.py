@@ -111,9 +111,7 @@ class JudgedImplementation:
 
     def call(self, operation: str, *args: Any) -> Array:
         """One of the plain functions of the contract."""
-        return self.call_as_given(
-            operation, *(aligned(a) if isinstance(a, np.ndarray) else a for a in args)
-        )
+        return self.call_as_given(operation, *(aligned(a) if isinstance(a, np.ndarray) else a for a in args))
 
     def call_as_given(self, operation: str, *args: Any) -> Array:
         """One of the plain functions with these very arrays, whatever their strides."""

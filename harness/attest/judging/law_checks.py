@@ -10,7 +10,7 @@ import numpy as np
 
 from attest.boundary import JudgedComponent, JudgedImplementation, fresh, guarded
 from attest.checks.arrays import expect, expect_close, expect_gradients, expect_refused, expect_same_bits
-from attest.checks.layouts import laid_out, parameters_laid_out
+from attest.checks.layouts import LAYOUTS, laid_out, parameters_laid_out
 from attest.checks.side_effects import expect_no_side_effects, overwritten
 from attest.contract import Array, float_dtype
 from attest.judging.cases import OperationCase
@@ -60,13 +60,20 @@ def row_alone(impl: JudgedImplementation, case: OperationCase) -> None:
         expect_close(alone, wanted, f"row {row} alone", factor=2 * component.widening)
 
 
-def memory_layout(impl: JudgedImplementation, case: OperationCase, layout: str) -> None:
-    """Inputs and masks in another order in memory, and parameters that were loaded so."""
+def memory_layout(impl: JudgedImplementation, case: OperationCase) -> None:
+    """Inputs and masks in every other order in memory, and parameters that were loaded so."""
     component = case.loaded(impl)
+    for layout in LAYOUTS:
+        expect_layout(case, component, layout)
+
+
+def expect_layout(case: OperationCase, component: JudgedComponent, layout: str) -> None:
+    """What contiguous copies give."""
     masks = {name for name in case.inputs if case.is_mask(name)}
     arranged = laid_out(case.inputs, layout, keep=masks)
     contiguous = {name: np.ascontiguousarray(x) for name, x in arranged.items()}
-    wanted, factor = case.expected_for(contiguous), 2 * component.widening
+    wanted = case.expected_for(contiguous) if layout == "expanded" else case.expected
+    factor = 2 * component.widening
     expect_outputs(case, component.as_given(**arranged), wanted, factor, f" for {layout} inputs")
     if case.parameters:
         component.load_as_given(parameters_laid_out(case.parameters, layout))

@@ -13,13 +13,12 @@ has every law at birth. A milestone that leaves one out on purpose says so with 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from hypothesis import strategies as st
 
 from attest.boundary import JudgedImplementation
-from attest.checks.layouts import LAYOUTS
 from attest.contract import OPERATIONS, Form
 from attest.judging import law_checks
 from attest.judging.cases import OperationCase
@@ -33,7 +32,6 @@ class Law:
     name: str
     sentence: str
     check: Callable[..., None]
-    draws: Mapping[str, Any] = field(default_factory=dict)
     large: int = 2  # enlarged cases for each operation; fewer where one costs many calls
 
 
@@ -49,7 +47,6 @@ MEMORY_LAYOUT = Law(
     "memory_layout",
     "Transposed, strided, reversed, expanded and read-only arrays give what contiguous copies give.",
     law_checks.memory_layout,
-    {"layout": st.sampled_from(LAYOUTS)},
 )
 GRADIENTS = Law(
     "gradients",
@@ -100,12 +97,12 @@ def law_holds(
     One that is not offered is passed over where it is not `needed`; otherwise the criterion is not offered.
     """
 
-    def check(impl: JudgedImplementation, case: OperationCase, **drawn: Any) -> None:
+    def check(impl: JudgedImplementation, case: OperationCase) -> None:
         if needed or impl.offers(case.operation):
-            law.check(impl, case, **drawn)
+            law.check(impl, case)
 
     check.__name__, check.__doc__ = name, sentence or law.sentence
-    verifies(criterion, effort=effort, large=law.large)(given(case=cases, **law.draws)(check))
+    verifies(criterion, effort=effort, large=law.large)(given(case=cases)(check))
     declare_law(law, criterion, *operations)
     if law is FORMULA:
         for operation in operations:

@@ -143,7 +143,9 @@ def refusals_name_the_argument(impl: JudgedImplementation) -> None:
 
 law_holds(SIDE_EFFECTS, "M1.15", attention_cases(), "attention", name="a_call_leaves_no_trace", effort=0.5)
 laws_hold(
-    {ANY_LENGTH: "M1.2", DTYPE: "M1.2", MEMORY_LAYOUT: "M1.16", STATE: "M1.15"}, attention_cases(), "attention"
+    {ANY_LENGTH: "M1.2", DTYPE: "M1.2", MEMORY_LAYOUT: "M1.16", STATE: "M1.15"},
+    attention_cases(),
+    "attention",
 )
 declare_law(REFUSALS, "M1.14", "attention")  # nothing of its shapes follows from the config
 laws_hold(
