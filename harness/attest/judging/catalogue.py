@@ -129,5 +129,7 @@ def variants() -> Mapping[str, Variant]:
 
 
 def killed_by(criterion: str) -> list[Defect]:
-    """The defects that name this criterion."""
-    return [d for d in defects().values() if criterion in d.killers]
+    """The defects that name this criterion, those of its milestone first."""
+    milestone = criterion.partition(".")[0]
+    found = [d for d in defects().values() if criterion in d.killers]
+    return sorted(found, key=lambda d: d.milestone != milestone)

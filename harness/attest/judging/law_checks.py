@@ -114,10 +114,15 @@ def dtype(impl: JudgedImplementation, case: OperationCase) -> None:
 
 
 def refusals(impl: JudgedImplementation, case: OperationCase) -> None:
-    """An exception where no result is right; where there is one reading, an exception or what it reads as."""
+    """An exception where no result is right."""
     component = case.loaded(impl)
     for what, inputs in misfits(case.record, component.config, case.inputs):
         expect_refused(_call(component, inputs), f"{case.operation} of {what}")
+
+
+def ranks(impl: JudgedImplementation, case: OperationCase) -> None:
+    """An exception, or what the inputs can only be meant as."""
+    component = case.loaded(impl)
     for what, inputs, reads_as in other_ranks(case.record, case.inputs):
         answer = component.accepted(**inputs)
         if answer is not None:

@@ -63,8 +63,14 @@ SIDE_EFFECTS_IN_TRAINING = Law(
 )
 REFUSALS = Law(
     "refusals",
-    "Wrong widths, batches, masks and ids are refused; another rank is refused or read in its one way.",
+    "Inputs of another width, batch or vocabulary and masks of another length are refused.",
     law_checks.refusals,
+    large=1,
+)
+RANKS = Law(
+    "ranks",
+    "Inputs without a batch axis, or with a further one, are refused or read as they can only be meant.",
+    law_checks.ranks,
     large=1,
 )
 STATE = Law(
@@ -73,6 +79,7 @@ STATE = Law(
     law_checks.state,
     large=1,
 )
+# RANKS is not among them: much good code takes (B, T, D) on trust, so only the criteria that ask it do.
 LAWS = (FORMULA, ANY_LENGTH, ROW_ALONE, MEMORY_LAYOUT, GRADIENTS, DTYPE, SIDE_EFFECTS, REFUSALS, STATE)
 
 _declared: dict[tuple[str, str], str] = {}  # law and operation -> criterion

@@ -38,7 +38,7 @@ class mask_cut_to_the_keys(ReferenceComponent):
         return super().accept(inputs)
 
 
-@defect("M2.14")
+@defect("M2.14a")
 class one_row_read_as_many(ReferenceComponent):
     """An input without a batch axis is read as a batch of sequences of length one."""
 

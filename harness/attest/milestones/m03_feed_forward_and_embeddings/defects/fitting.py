@@ -68,7 +68,7 @@ class one_feature_takes_every_position(ReferenceComponent):
         return super().accept(inputs)
 
 
-@defect("M3.12")
+@defect("M3.12a")
 class positions_by_the_second_axis(ReferenceComponent):
     """An input with one more axis gets the positions of its second axis, not those of its last but one."""
 

@@ -14,6 +14,7 @@ from attest.judging.laws import (
     FORMULA,
     GRADIENTS,
     MEMORY_LAYOUT,
+    RANKS,
     REFUSALS,
     ROW_ALONE,
     SIDE_EFFECTS_IN_TRAINING,
@@ -92,7 +93,7 @@ def positions_are_treated_alike(impl: JudgedImplementation, case: FeedForwardCas
 
 
 LOOKUPS = ("token_embedding", "input_embedding")
-EVERYWHERE = {MEMORY_LAYOUT: "M3.11", REFUSALS: "M3.12", STATE: "M3.10a"}
+EVERYWHERE = {MEMORY_LAYOUT: "M3.11", REFUSALS: "M3.12", RANKS: "M3.12a", STATE: "M3.10a"}
 
 law_holds(
     GRADIENTS,

@@ -56,7 +56,7 @@ class one_feature_is_normed_alone(ReferenceComponent):
         return super().accept(inputs)
 
 
-@defect("M4.15")
+@defect("M4.15a")
 class sentence_without_a_batch_axis_misread(ReferenceComponent):
     """An input without a batch axis is read as a batch of sentences of one word."""
 

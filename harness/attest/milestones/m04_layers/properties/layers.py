@@ -27,6 +27,7 @@ from attest.judging.laws import (
     FORMULA,
     GRADIENTS,
     MEMORY_LAYOUT,
+    RANKS,
     REFUSALS,
     ROW_ALONE,
     SIDE_EFFECTS,
@@ -274,7 +275,7 @@ declare_law(FORMULA, "M4.1", "encoder_layer")
 declare_law(FORMULA, "M4.3", "decoder_layer")
 declare_law(FORMULA, "M4.2a", *STACKS)
 declare_law(SIDE_EFFECTS, "M4.12", *LAYERS, *STACKS)
-EVERYWHERE = {ROW_ALONE: "M4.11", MEMORY_LAYOUT: "M4.14", REFUSALS: "M4.15", STATE: "M4.12"}
+EVERYWHERE = {ROW_ALONE: "M4.11", MEMORY_LAYOUT: "M4.14", REFUSALS: "M4.15", RANKS: "M4.15a", STATE: "M4.12"}
 laws_hold({ANY_LENGTH: "M4.9", DTYPE: "M4.9", GRADIENTS: "M4.8"} | EVERYWHERE, norm_cases(), "layer_norm")
 for part, criterion in (("encoder_layer", "M4.1"), ("decoder_layer", "M4.3")):
     laws_hold(
