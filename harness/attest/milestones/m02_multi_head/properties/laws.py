@@ -94,7 +94,9 @@ law_holds(
 )
 law_holds(SIDE_EFFECTS, "M2.13", multi_head_cases(), OPERATION, name="a_call_leaves_no_trace", effort=0.5)
 laws_hold(
-    {ANY_LENGTH: "M2.5", DTYPE: "M2.5", REFUSALS: "M2.14", RANKS: "M2.14a", STATE: "M2.13"}, multi_head_cases(), OPERATION
+    {ANY_LENGTH: "M2.5", DTYPE: "M2.5", REFUSALS: "M2.14", RANKS: "M2.14a", STATE: "M2.13"},
+    multi_head_cases(),
+    OPERATION,
 )
 
 
