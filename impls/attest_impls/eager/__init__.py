@@ -41,12 +41,12 @@ class Eager:
         return component("multi_head_attention", model.MultiHeadAttention, config)
 
     def length_mask(self, lengths: Array, size: int) -> Array:
-        given = torch.tensor(np.asarray(lengths))
+        given = torch.tensor(np.array(lengths, order="C"))
         check_lengths(given, size)
         return masks.length_mask(given, size).numpy()
 
     def padding_mask(self, ids: Array, pad_id: int) -> Array:
-        given = torch.tensor(np.asarray(ids))
+        given = torch.tensor(np.array(ids, order="C"))
         check_rows_of_ids(given)
         return masks.padding_mask(given, pad_id).numpy()
 

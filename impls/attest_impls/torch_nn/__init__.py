@@ -45,10 +45,10 @@ class TorchNN:
         return component(layers.Projections, config)
 
     def length_mask(self, lengths: Array, size: int) -> Array:
-        return (torch.arange(size) < torch.tensor(np.asarray(lengths))[:, None])[:, None].numpy()
+        return (torch.arange(size) < torch.tensor(np.array(lengths, order="C"))[:, None])[:, None].numpy()
 
     def padding_mask(self, ids: Array, pad_id: int) -> Array:
-        return (torch.tensor(np.asarray(ids)) != pad_id)[:, None].numpy()
+        return (torch.tensor(np.array(ids, order="C")) != pad_id)[:, None].numpy()
 
     def causal_mask(self, T: int, S: int) -> Array:
         return masks.causal(T, S).numpy()
