@@ -81,6 +81,10 @@ class NotOffered(Exception):
     """The implementation does not have what the criterion needs."""
 
 
+class NotClaimed(NotOffered):
+    """The implementation does not say that it can do this, so it is not asked."""
+
+
 class NotRun(Exception):
     """The run lacks what the criterion needs; the reason is recorded."""
 

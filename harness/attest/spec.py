@@ -31,6 +31,7 @@ class Criterion:
     stands_on: tuple[str, ...]
     hint: str
     symptoms: tuple[str, ...] = ()
+    features: tuple[str, ...] = ()  # what it concerns; where none of them is claimed it is not asked
 
     @property
     def milestone(self) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
+from attest.contract.features import FEATURES
 from attest.registry import printable
 
 LEVELS = ("must", "should", "may")
@@ -26,7 +27,7 @@ CRITERION = {
     "stands_on": LIST,
     "hint": TEXT,
 }
-OPTIONAL = {"symptoms": LIST}
+OPTIONAL = {"symptoms": LIST, "features": LIST}
 Table = Mapping[str, Any]
 
 
@@ -96,6 +97,10 @@ def _criterion(path: Path, milestone: Table, given: Table, operations: Collectio
         if need not in operations and need not in CAPABILITIES:
             known = ", ".join(sorted(CAPABILITIES))
             refuse(path, f"{where}needs={need!r} is neither an operation nor one of {known}; correct it")
+    for feature in row.get("features", ()):
+        if feature not in FEATURES:
+            known = ", ".join(FEATURES)
+            refuse(path, f"{where}features={feature!r} is unknown; use one of {known}")
     return row
 
 

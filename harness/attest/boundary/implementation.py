@@ -13,8 +13,10 @@ from attest.boundary.arrays import aligned, array_of, error_sentence, guarded, k
 from attest.boundary.calls import Call
 from attest.boundary.component import JudgedComponent
 from attest.contract import OPERATIONS, Array, Arrays, Config, Form, ShapePolicy
+from attest.contract.claims import claims_of
+from attest.contract.config import OPTIONS, default_of
 from attest.declared import MOST_WIDENING
-from attest.outcomes import NotOffered, Violation
+from attest.outcomes import NotClaimed, NotOffered, Violation
 from attest.sealed.outside import Remote
 
 DEFAULT_DTYPES = ("float32",)
@@ -32,6 +34,7 @@ class JudgedImplementation:
         self.dtypes = (dtype,) if dtype else judged
         self.policy = _policy(getattr(implementation, "shape_policy", None))
         self.options: tuple[tuple[str, str], ...] = tuple(getattr(implementation, "options", ()))
+        self.claims = claims_of(implementation)
         self.widened = _bounded(getattr(implementation, "wider_bounds", None) or {})
         self._components: dict[tuple[str, Config], JudgedComponent] = {}
         self.calls: list[Call] | None = None  # a list while diagnosis listens
@@ -88,12 +91,18 @@ class JudgedImplementation:
         return True
 
     def construct(self, operation: str, config: Config) -> Any:
-        """Call the builder and return what it gives, uncached."""
+        """Call the builder and return what it gives, uncached; never for a config that is not claimed."""
         builder = self._operation(operation)
+        if outside := self.claims.outside(operation, config):
+            raise NotClaimed(outside)
         try:
             with quiet():
                 component = builder(config)
         except NotImplementedError as error:
+            if self.claims.promises(operation, config):
+                raise Violation(
+                    _broken_promise(operation, config, error), raised=type(error).__name__
+                ) from None
             raise NotOffered(f"{operation}: {text_of(error)}") from None
         except Exception as error:
             sentence = f"building {operation} raised {error_sentence(error)}"
@@ -105,9 +114,12 @@ class JudgedImplementation:
         return component
 
     def raw_build(self, operation: str, config: Config) -> Any:
-        """The bare builder call; its exceptions are the caller's to judge."""
+        """The bare builder call, for configs that must be refused; exceptions are the caller's to judge."""
+        config, builder = self.placed(config), self._operation(operation)
+        if outside := self.claims.refusal_asked(operation, config):
+            raise NotClaimed(outside)
         with quiet():
-            return self._operation(operation)(self.placed(config))
+            return builder(config)
 
     def call(self, operation: str, *args: Any) -> Array:
         """One of the plain functions of the contract."""
@@ -153,6 +165,13 @@ class JudgedImplementation:
             raise NotOffered(f"{operation} is not offered")
         function: Callable[..., Any] = getattr(self.implementation, operation)
         return function
+
+
+def _broken_promise(operation: str, config: Config, error: Exception) -> str:
+    read = {n: getattr(config, n) for n in OPTIONS if n in OPERATIONS[operation].reads}
+    told = [f"{n}={value!r}" for n, value in read.items() if value != default_of(n)]
+    said = f"{operation} with {', '.join(told) or 'the default options'} is declared, but refused"
+    return f"{said}: {text_of(error)}; build it, or take it out of `supports`"
 
 
 def _bounded(factors: Mapping[str, float]) -> dict[str, float]:

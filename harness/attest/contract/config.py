@@ -1,8 +1,13 @@
 """One value that every builder takes, and what each of its fields may hold.
 
 A field is declared with its rule (`size`, `share`, `choice` ...). `RULES` is the one table of them:
-validation, the configs that must be refused, and configs typed on the command line read it. `readers` in
-`attest.contract.operation` answers which operations read a field.
+validation, the configs that must be refused, configs typed on the command line and what an implementation
+claims (`attest.contract.claims`) read it. `readers` in `attest.contract.operation` answers which operations
+read a field.
+
+An *option* is a field that chooses a kind of model, not a size or an id. Its default is the model of 2017; an
+implementation claims other values by `supports`. The options that M1 to M6 ask of everyone name those values
+in `asked`; an option that is older than claims is also `tried`, see `Rule`.
 """
 
 from __future__ import annotations
@@ -11,6 +16,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from typing import Any
+
+ANY = "any"  # every value of an option
 
 
 class Holds(Enum):
@@ -45,6 +52,15 @@ class Rule:
     divides: str = ""  # of a size: the field it must divide
     optional: bool = False  # None is allowed
     checked: bool = True  # False: every number is allowed
+    option: bool = False  # chooses a kind of model; values beside the default are claimed
+    asked: tuple[Any, ...] | str = ()  # of an option: values beside the default that need no claim, or ANY
+    tried: bool = False  # of an option: where nothing is declared at all, every value is tried
+    samples: tuple[Any, ...] = ()  # of an option that holds numbers: what is drawn where any is claimed
+
+    @property
+    def known(self) -> tuple[Any, ...]:
+        """Every value of an option of words or flags; of one of numbers those that are drawn."""
+        return self.choices or self.samples or ((False, True) if self.holds is Holds.FLAG else ())
 
 
 def _field(default: Any, holds: Holds, topic: str, **rule: Any) -> Any:
@@ -56,14 +72,14 @@ def size(default: int | None, **rule: Any) -> Any:
     return _field(default, Holds.SIZE, "sizes", optional=default is None, **rule)
 
 
-def choice(default: str, *others: str, topic: str = "options") -> Any:
+def choice(default: str, *others: str, topic: str = "options", **rule: Any) -> Any:
     """A word out of a few."""
-    return _field(default, Holds.CHOICE, topic, choices=(default, *others))
+    return _field(default, Holds.CHOICE, topic, choices=(default, *others), **rule)
 
 
-def flag(default: bool) -> Any:
+def flag(default: bool, **rule: Any) -> Any:
     """True or false."""
-    return _field(default, Holds.FLAG, "options")
+    return _field(default, Holds.FLAG, "options", option=True, **rule)
 
 
 def token(default: int, *vocabularies: str) -> Any:
@@ -89,13 +105,16 @@ class Config:
     target_vocab: int = size(32)
     max_len: int = size(512)
     dropout: float = _field(0.1, Holds.SHARE, "options")
-    norm: str = choice("post", "pre")
-    norm_eps: float = _field(1e-5, Holds.NUMBER, "options")
-    activation: str = choice("relu", "gelu", "silu", "gelu_tanh")  # gelu is the exact one
-    gated: bool = flag(False)  # the feed-forward network multiplies by an activated gate
-    bias: bool = flag(True)  # of every linear map; the norms keep theirs
-    scale_embeddings: bool = flag(True)
-    tie: bool = flag(False)  # projection.weight is target_embedding.weight
+    norm: str = choice("post", "pre", option=True, asked=("pre",), tried=True)
+    norm_eps: float = _field(
+        1e-5, Holds.NUMBER, "options", option=True, asked=ANY, tried=True, samples=(1e-5, 1e-3, 1e-6)
+    )
+    # gelu is the exact one
+    activation: str = choice("relu", "gelu", "silu", "gelu_tanh", option=True, asked=("gelu",), tried=True)
+    gated: bool = flag(False, tried=True)  # the feed-forward network multiplies by an activated gate
+    bias: bool = flag(True, asked=(False,), tried=True)  # of every linear map; the norms keep theirs
+    scale_embeddings: bool = flag(True, asked=(False,), tried=True)
+    tie: bool = flag(False, asked=(True,), tried=True)  # projection.weight is target_embedding.weight
     pad_id: int = token(0, "source_vocab", "target_vocab")
     bos_id: int = token(1, "target_vocab")
     eos_id: int = token(2, "target_vocab")
@@ -127,3 +146,12 @@ class Config:
 
 
 RULES: Mapping[str, Rule] = {f.name: f.metadata["rule"] for f in fields(Config)}
+_DEFAULTS = Config()
+
+
+def default_of(name: str) -> Any:
+    """The value of a field in the model of 2017."""
+    return getattr(_DEFAULTS, name)
+
+
+OPTIONS: Mapping[str, Rule] = {name: rule for name, rule in RULES.items() if rule.option}

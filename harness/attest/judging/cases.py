@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from attest.boundary import JudgedComponent, JudgedImplementation
 from attest.contract import OPERATIONS, Array, Arrays, Config, Kind, Operation, float_dtype
-from attest.judging.options import first_offered
+from attest.judging.options import first_offered, fitting, read_options, written_options
 from attest.judging.regimes import LENGTH, large_sizes
-from attest.outcomes import Expected
+from attest.outcomes import Expected, NotClaimed
 from attest.reference.oracle import bounded_gradients, expected, random_parameters
 
 REGIMES = ("unit", "init", "saturated", "tiny", "large", "offset")
@@ -114,12 +114,21 @@ class OperationCase(Case):
 
     `settings` maps fields of the case to fields of the config; `constants` are fields of every config.
     `stands_for` names the word of a shape or the field of the config of further fields that are sizes.
+
+    The options in `free` come from what the implementation claims: `pick`, one drawn integer, takes a row of
+    the table in which every claimed pair of values appears, among those that hold the options in `wants`.
+    Fitting writes the row into `options`, so that the line of the case replays it.
     """
 
     operates: ClassVar[str] = ""
     settings: ClassVar[Mapping[str, str]] = {}
     stands_for: ClassVar[Mapping[str, str]] = {}
     constants: ClassVar[Mapping[str, Any]] = {"num_heads": 1}
+    free: ClassVar[tuple[str, ...]] = ()
+
+    pick: int = 0  # 0: the options are those that are written
+    wants: str = ""  # options as a word, as in positions:rotary,window:3
+    options: str = ""  # the same
 
     @property
     def operation(self) -> str:
@@ -133,7 +142,23 @@ class OperationCase(Case):
 
     def fitted(self, impl: JudgedImplementation) -> Self:
         """Also with sizes that fit each other, and with options that are offered."""
-        return super().fitted(impl).settled().offered(impl)
+        return super().fitted(impl).picked(impl).settled().offered(impl)
+
+    def picked(self, impl: JudgedImplementation) -> Self:
+        """With the options of a row that the implementation claims; NotClaimed where there is none."""
+        if not self.pick:
+            return self
+        wanted = read_options(self.wants)
+        rows = impl.claims.rows(self.operation, self.free, wanted)
+        if not rows:
+            raise NotClaimed(f"{self.operation} with {self.wants.replace(':', '=')} is not claimed")
+        plain = self.but(pick=0, wants="", options="")
+        return plain.but(options=written_options(fitting(rows[(self.pick - 1) % len(rows)], plain.config)))
+
+    @property
+    def chosen(self) -> dict[str, Any]:
+        """The options that differ from the model of 2017, by field of the config."""
+        return read_options(self.options)
 
     def settled(self) -> Self:
         """With fields that follow from others."""
@@ -168,7 +193,7 @@ class OperationCase(Case):
     def config(self) -> Config:
         """What the builder gets."""
         own = {field: getattr(self, name) for name, field in self.settings.items()}
-        return Config(**{**self.constants, **own, "dtype": self.dtype})
+        return Config(**{**self.constants, **own, **self.chosen, "dtype": self.dtype})
 
     @cached_property
     def parameters(self) -> dict[str, Array]:
@@ -284,6 +309,11 @@ def _has_rows(record: Operation, name: str, x: Array, full: int) -> bool:
 def seeds() -> st.SearchStrategy[int]:
     """Seeds of arrays; small ones first when shrinking."""
     return st.integers(0, 2**16 - 1)
+
+
+def picks() -> st.SearchStrategy[int]:
+    """Rows of the table of claimed options, the plainest first when shrinking."""
+    return st.integers(1, 2**12)
 
 
 def dtypes() -> st.SearchStrategy[str]:

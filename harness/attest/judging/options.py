@@ -2,13 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Protocol, Self, TypeVar
 
 from attest.boundary import JudgedImplementation
 from attest.contract import Config
+from attest.contract.config import RULES, default_of
 from attest.outcomes import NotOffered, Violation
+from attest.spelling import config_from
 
 OTHER_ACTIVATION = {"relu": "gelu", "gelu": "relu"}
+
+
+def written_options(options: Mapping[str, Any]) -> str:
+    """Options as one word of a case's line, without those of the model of 2017: positions:rotary,window:3."""
+    return ",".join(
+        f"{name}:{str(value).lower() if value is None or isinstance(value, bool) else value}"
+        for name, value in options.items()
+        if value != default_of(name)
+    )
+
+
+def read_options(word: str) -> dict[str, Any]:
+    """The inverse; UsageError where a name or a value is unknown."""
+    pairs = [part.replace(":", "=", 1) for part in word.split(",") if part]
+    config = config_from(pairs)
+    names = [pair.partition("=")[0] for pair in pairs]
+    return {name: getattr(config, name) for name in names}
+
+
+def fitting(options: Mapping[str, Any], config: Config) -> dict[str, Any]:
+    """The options with numbers that must divide a field of the config made to: the largest that does."""
+    made = dict(options)
+    for name, value in options.items():
+        whole = getattr(config, RULES[name].divides) if RULES[name].divides else 0
+        if whole and value is not None:
+            made[name] = next(n for n in range(min(value, whole), 0, -1) if whole % n == 0)
+    return made
 
 
 class Configured(Protocol):

@@ -13,7 +13,7 @@ One marked `stateful` returns the class of a Hypothesis state machine, which is 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from inspect import signature
@@ -25,7 +25,7 @@ from attest.evidence import current
 from attest.judging.asking import resolve
 from attest.judging.regimes import large_examples
 from attest.milestone_registry import load_parts
-from attest.outcomes import NotOffered, Violation
+from attest.outcomes import NotClaimed, NotOffered, Violation
 
 # Where so many cases in a row are refused and none was offered, no more are tried.
 PATIENCE = 24
@@ -195,6 +195,7 @@ def _search(property: Property, impl: JudgedImplementation, profile: str, seed: 
 
     tally = {"offered": 0, "refused": 0}
     passed: list[dict[str, Any]] = []
+    refusals: list[NotOffered] = []
 
     @_settings(property, profile)  # type: ignore[untyped-decorator]
     @hypothesis.seed(seed)
@@ -206,7 +207,8 @@ def _search(property: Property, impl: JudgedImplementation, profile: str, seed: 
             _example(property, impl, drawn)
             tally["offered"] += 1
             passed.append(drawn)
-        except NotOffered:
+        except NotOffered as refusal:
+            refusals.append(refusal)
             tally["refused"] += 1
             hypothesis.reject()  # another case is drawn instead: the verdict does not hang on the draw
         except Violation:
@@ -219,10 +221,18 @@ def _search(property: Property, impl: JudgedImplementation, profile: str, seed: 
     try:
         _reporting_flakes(search)
     except hypothesis.errors.Unsatisfiable:
-        raise NotOffered(next(iter(current().refused), "no case is offered")) from None
+        raise _refused(refusals) from None
     for large in large_examples(passed, property.large):
         with suppress(NotOffered):
             _example(property, impl, large)
+
+
+def _refused(refusals: Sequence[NotOffered]) -> NotOffered:
+    """Not claimed where no case was; not offered where one was claimed and refused."""
+    for refusal in refusals:
+        if not isinstance(refusal, NotClaimed):
+            return NotOffered(str(refusal))
+    return NotClaimed(str(refusals[0])) if refusals else NotOffered("no case is offered")
 
 
 def _explore(property: Property, impl: JudgedImplementation, profile: str, seed: int) -> None:
@@ -274,7 +284,11 @@ def _two_outcomes(error: BaseException) -> str:
 
 
 def _example(property: Property, impl: JudgedImplementation, drawn: Mapping[str, Any]) -> None:
-    fitted = {k: v.fitted(impl) if hasattr(v, "fitted") else v for k, v in drawn.items()}
+    try:
+        fitted = {k: v.fitted(impl) if hasattr(v, "fitted") else v for k, v in drawn.items()}
+    except NotOffered as refusal:
+        current().refused[str(refusal)] += 1
+        raise
     regimes = tuple(r for v in fitted.values() for r in getattr(v, "regimes", ()))
     current().begin(print_drawn(fitted), regimes)
     try:

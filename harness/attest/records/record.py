@@ -11,8 +11,8 @@ from typing import Any
 from attest.records.failure import Failure
 
 PASS, FAIL, ERROR, THIN = "pass", "fail", "error", "thin"
-KNOWN, NOT_OFFERED, NOT_RUN = "known failure", "not offered", "not run"
-VERDICTS = (PASS, FAIL, ERROR, THIN, KNOWN, NOT_OFFERED, NOT_RUN)
+KNOWN, NOT_OFFERED, NOT_CLAIMED, NOT_RUN = "known failure", "not offered", "not claimed", "not run"
+VERDICTS = (PASS, FAIL, ERROR, THIN, KNOWN, NOT_OFFERED, NOT_CLAIMED, NOT_RUN)
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,8 @@ class Record:
     link: str = ""
     widened: float = 1.0
     policy: str = ""  # how drawn cases were narrowed, as the implementation asked
+    claims: str = ""  # what the implementation claims beside the model of 2017
+    features: tuple[str, ...] = ()  # those of the criterion that are claimed
     data: Mapping[str, Any] = field(default_factory=dict)  # curves and pictures for the report
     blocked_by: tuple[str, ...] = ()
     internal: bool = False  # the harness failed, not the implementation
@@ -59,6 +61,7 @@ class Record:
         data = json.loads(text)
         failure = data.pop("failure")
         data["blocked_by"] = tuple(data["blocked_by"])
+        data["features"] = tuple(data.get("features", ()))
         return cls(failure=Failure.from_data(failure) if failure else None, **data)
 
 

@@ -6,13 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from graphlib import TopologicalSorter
 
 from attest.order import criterion_order
-from attest.records.record import ERROR, FAIL, KNOWN, NOT_OFFERED, NOT_RUN, THIN, Record
+from attest.records.record import ERROR, FAIL, KNOWN, NOT_CLAIMED, NOT_OFFERED, NOT_RUN, THIN, Record
 from attest.spec import Spec
 
 CONFORMS = "conforms"
 CONFORMS_WITH_KNOWN = "conforms with known failures"
 DOES_NOT_CONFORM = "does not conform"
 INCOMPLETE = "incomplete"
+NOT_ASKED = frozenset({NOT_OFFERED, NOT_CLAIMED})
 BROKEN = frozenset({FAIL, ERROR, KNOWN})
 
 
@@ -22,11 +23,16 @@ def decides(level: str, verdict: str) -> bool:
 
 
 def milestone_verdict(records: Iterable[Record]) -> str:
-    """The verdict of one milestone from the records of its criteria."""
+    """The verdict of one milestone from the records of its criteria. Those not claimed do not count.
+
+    Where no must is claimed nothing conforms: nobody passes by claiming nothing.
+    """
     records = list(records)
     if all(r.verdict == NOT_OFFERED for r in records):
         return NOT_OFFERED
     musts = {r.verdict for r in records if decides(r.level, r.verdict)}
+    if musts == {NOT_CLAIMED} or all(r.verdict in NOT_ASKED for r in records):
+        return NOT_CLAIMED
     if musts & {FAIL, ERROR}:
         return DOES_NOT_CONFORM
     if musts & {THIN, NOT_RUN, NOT_OFFERED}:
@@ -56,8 +62,8 @@ def _below(spec: Spec) -> Mapping[str, set[str]]:
 def exit_code(records: Sequence[Record], *, asked: bool, missing: Sequence[str]) -> int:
     """0: every milestone asked for conforms; 1: not; 3: the harness failed or records are missing.
 
-    When no milestone or criterion was asked for by name, those not offered at all do not count; if nothing
-    is offered anywhere, nothing conforms.
+    When no milestone or criterion was asked for by name, those not offered or not claimed do not count;
+    if nothing is offered anywhere, nothing conforms.
     """
     if missing or any(r.internal for r in records):
         return 3
@@ -66,7 +72,8 @@ def exit_code(records: Sequence[Record], *, asked: bool, missing: Sequence[str])
         groups.setdefault((record.implementation, record.milestone), []).append(record)
     verdicts = {key: milestone_verdict(group) for key, group in groups.items()}
     for implementation in {key[0] for key in groups}:
-        counted = [v for (i, _), v in verdicts.items() if i == implementation and (asked or v != NOT_OFFERED)]
+        mine = [v for (i, _), v in verdicts.items() if i == implementation]
+        counted = [v for v in mine if asked or v not in NOT_ASKED]
         if not counted or any(v not in (CONFORMS, CONFORMS_WITH_KNOWN) for v in counted):
             return 1
     return 0

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from attest.contract import OPERATIONS, Config, Form
+from attest.contract.claims import EVERYTHING, PADDINGS
 from attest.reference.assembly import Parts
 from attest.reference.component import ReferenceComponent
 from attest.reference.decoding.generator import ReferenceGenerator
@@ -28,6 +29,8 @@ class ReferenceImplementation:
     name = "reference"
     description = "the reference: float64 inside, rounded once"
     dtypes = ("float32", "float64")
+    supports = EVERYTHING
+    padding = PADDINGS
     pieces: ClassVar[tuple[type[Part], ...]] = ()
     component_class: ClassVar[type[ReferenceComponent]] = ReferenceComponent
     transformer_class: ClassVar[type[ReferenceTransformer]] = ReferenceTransformer

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from attest.records.record import NOT_OFFERED
+from attest.records.record import NOT_CLAIMED, NOT_OFFERED
 from attest.records.verdicts import CONFORMS, CONFORMS_WITH_KNOWN, DOES_NOT_CONFORM, INCOMPLETE
 from attest.report.rows import MilestoneRow
+from attest.report.wording import verdict_text
 
 COLOURS = {
     CONFORMS: "brightgreen",
@@ -14,6 +15,7 @@ COLOURS = {
     INCOMPLETE: "yellow",
     DOES_NOT_CONFORM: "red",
     NOT_OFFERED: "lightgrey",
+    NOT_CLAIMED: "lightgrey",
 }
 
 
@@ -22,6 +24,6 @@ def badge(milestone: MilestoneRow) -> dict[str, Any]:
     return {
         "schemaVersion": 1,
         "label": f"{milestone['id']} {milestone['title'].lower()}",
-        "message": milestone["verdict"],
+        "message": verdict_text(milestone),
         "color": COLOURS[milestone["verdict"]],
     }

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from attest.records.record import ERROR, FAIL, KNOWN, NOT_OFFERED, NOT_RUN, PASS, THIN
+from attest.records.record import ERROR, FAIL, KNOWN, NOT_CLAIMED, NOT_OFFERED, NOT_RUN, PASS, THIN
 from attest.report.failure_text import one_line
 from attest.report.reading import read_report, rows_of
 from attest.report.rows import CriterionRow, Document
 
-RANK = {PASS: 3, KNOWN: 2, THIN: 1, NOT_RUN: 1, NOT_OFFERED: 1, FAIL: 0, ERROR: 0}
-NOT_JUDGED = frozenset({NOT_RUN, NOT_OFFERED})
+RANK = {PASS: 3, KNOWN: 2, THIN: 1, NOT_RUN: 1, NOT_OFFERED: 1, NOT_CLAIMED: 1, FAIL: 0, ERROR: 0}
+NOT_JUDGED = frozenset({NOT_RUN, NOT_OFFERED, NOT_CLAIMED})
 NOTABLE_RATIO = 0.25
 
 

@@ -8,11 +8,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
+from attest.contract.features import FEATURES
 from attest.order import criterion_order
 from attest.records.failure import Failure, Replay
 from attest.records.plan import Plan, Target
-from attest.records.record import ERROR, FAIL, KNOWN, NOT_OFFERED, PASS, Record
-from attest.records.verdicts import CONFORMS, CONFORMS_WITH_KNOWN, INCOMPLETE, milestone_verdict
+from attest.records.record import ERROR, FAIL, KNOWN, NOT_CLAIMED, NOT_OFFERED, PASS, Record
+from attest.records.verdicts import CONFORMS, CONFORMS_WITH_KNOWN, INCOMPLETE, NOT_ASKED, milestone_verdict
 from attest.report.environment import environment
 from attest.report.rows import (
     AcceptanceRow,
@@ -30,7 +31,7 @@ FORMAT = 1
 MET, MET_WITH_KNOWN, NOT_MET = "met", "met with known failures", "not met"
 _TEXT = ("title", "statement", "why", "hint")
 _LISTS = ("acceptance", "sources", "stands_on")
-_ELSEWHERE = ("implementation", "criterion", "milestone", "spec_version", "policy")
+_ELSEWHERE = ("implementation", "criterion", "milestone", "spec_version", "policy", "claims")
 
 
 def report_document(label: str, records: Sequence[Record], spec: Spec, plan: Plan | None = None) -> Document:
@@ -49,6 +50,7 @@ def report_document(label: str, records: Sequence[Record], spec: Spec, plan: Pla
         "profile": plan.profile if plan else _only([r["profile"] for r in rows]),
         "seed": plan.seed if plan else _only([r["seed"] for r in rows]),
         "policy": max((r.policy for r in records), default=""),
+        "claims": max((r.claims for r in records), default=""),
         "environment": environment(),
         "selection": selection(spec, selected, records),
         "milestones": [m for m in milestones if m["criteria"]],
@@ -88,7 +90,14 @@ def _milestone(
             _acceptance(key, text, answers[key], mine) for key, text in milestone.acceptance.items()
         ],
         "criteria": mine,
+        "claimed": claimed_features(mine),
     }
+
+
+def claimed_features(rows: Sequence[CriterionRow]) -> list[str]:
+    """The features that the criteria of a milestone were judged for, in the order of the vocabulary."""
+    found = {name for r in rows if r["verdict"] not in NOT_ASKED for name in r.get("features", ())}
+    return [name for name in FEATURES if name in found]
 
 
 def _acceptance(id: str, text: str, criteria: list[str], rows: Sequence[CriterionRow]) -> AcceptanceRow:
@@ -107,6 +116,9 @@ def acceptance_verdict(answers: Iterable[str], rows: Sequence[CriterionRow]) -> 
     verdicts = {by_id.get(id) for id in answers}
     if verdicts & {FAIL, ERROR}:
         return NOT_MET
+    if NOT_CLAIMED in verdicts and verdicts <= {NOT_CLAIMED, NOT_OFFERED}:
+        return NOT_CLAIMED
+    verdicts -= {NOT_CLAIMED}
     if verdicts == {NOT_OFFERED}:
         return NOT_OFFERED
     if not verdicts or verdicts - {PASS, KNOWN}:
@@ -119,6 +131,7 @@ def criterion_row(criterion: Criterion, record: Record, target: Target | None) -
     kept: dict[str, Any] = {n: value for n, value in asdict(record).items() if n not in _ELSEWHERE}
     kept["blocked_by"] = sorted(record.blocked_by, key=criterion_order)
     kept["reason"] = without_paths(record.reason)
+    kept["features"] = list(record.features)
     kept["failure"] = failure_row(criterion, record, target) if record.failure else None
     text = {name: getattr(criterion, name) for name in _TEXT}
     lists = {name: list(getattr(criterion, name)) for name in _LISTS}

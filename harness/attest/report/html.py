@@ -15,7 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from attest.order import milestone_order
-from attest.records.record import ERROR, FAIL, KNOWN, NOT_OFFERED, NOT_RUN, PASS, THIN
+from attest.records.record import ERROR, FAIL, KNOWN, NOT_CLAIMED, NOT_OFFERED, NOT_RUN, PASS, THIN
 from attest.records.verdicts import CONFORMS, CONFORMS_WITH_KNOWN, DOES_NOT_CONFORM, INCOMPLETE
 from attest.report.causes import likely_causes, unexplained
 from attest.report.document import MET, MET_WITH_KNOWN, NOT_MET
@@ -25,15 +25,16 @@ from attest.report.pictures import bound_bar, pictures
 from attest.report.reading import rows_of
 from attest.report.rows import Document, MilestoneRow
 from attest.report.terminal import first_to_fix
+from attest.report.wording import claimed_text
 from attest.report.writing import write_text
 
 TEMPLATES = Path(__file__).parent / "templates"
 SYMBOLS = {PASS: "✓", FAIL: "✕", ERROR: "!", THIN: "≈", KNOWN: "◆", NOT_OFFERED: "-", NOT_RUN: "○"}
-SYMBOLS |= {CONFORMS: "✓", CONFORMS_WITH_KNOWN: "◆", DOES_NOT_CONFORM: "✕", INCOMPLETE: "≈"}
+SYMBOLS |= {NOT_CLAIMED: "·", CONFORMS: "✓", CONFORMS_WITH_KNOWN: "◆", DOES_NOT_CONFORM: "✕", INCOMPLETE: "≈"}
 SYMBOLS |= {MET: "✓", MET_WITH_KNOWN: "◆", NOT_MET: "✕"}
 TONES = {PASS: "good", CONFORMS: "good", MET: "good", FAIL: "bad", ERROR: "bad", DOES_NOT_CONFORM: "bad"}
 TONES |= {NOT_MET: "bad", THIN: "open", INCOMPLETE: "open", KNOWN: "known", CONFORMS_WITH_KNOWN: "known"}
-TONES |= {MET_WITH_KNOWN: "known", NOT_OFFERED: "none", NOT_RUN: "none"}
+TONES |= {MET_WITH_KNOWN: "known", NOT_OFFERED: "none", NOT_CLAIMED: "none", NOT_RUN: "none"}
 MEANINGS = {
     PASS: "every example met the requirement",
     FAIL: "an example did not; the smallest one found is shown",
@@ -41,6 +42,7 @@ MEANINGS = {
     THIN: "fewer examples ran than the criterion asks for",
     KNOWN: "declared by the implementation, and shown by its witness",
     NOT_OFFERED: "the implementation does not have the operation",
+    NOT_CLAIMED: "the implementation does not say that it can do this, so it is not asked",
     NOT_RUN: "this run lacks something the criterion needs",
 }
 
@@ -113,23 +115,25 @@ def _sentence(document: Document) -> str:
         (only,) = document["milestones"]
         return f"{only['id']} {_does(only['verdict'], 1)}."
     found = Counter(m["verdict"] for m in document["milestones"])
-    order = (DOES_NOT_CONFORM, INCOMPLETE, CONFORMS_WITH_KNOWN, CONFORMS, NOT_OFFERED)
+    order = (DOES_NOT_CONFORM, INCOMPLETE, CONFORMS_WITH_KNOWN, CONFORMS, NOT_OFFERED, NOT_CLAIMED)
     parts = [f"{found[verdict]} {_does(verdict, found[verdict])}" for verdict in order if found[verdict]]
     return f"Of {sum(found.values())} milestones {', '.join(parts)}." if parts else "Nothing was judged."
 
 
 def _does(verdict: str, n: int) -> str:
-    if verdict in (INCOMPLETE, NOT_OFFERED):
+    if verdict in (INCOMPLETE, NOT_OFFERED, NOT_CLAIMED):
         return f"{'is' if n == 1 else 'are'} {verdict}"
     return verdict if n == 1 else verdict.replace("conforms", "conform").replace("does", "do")
 
 
 def _passed(milestone: MilestoneRow) -> str:
     rows = milestone["criteria"]
-    if milestone["verdict"] == NOT_OFFERED:
+    if milestone["verdict"] in (NOT_OFFERED, NOT_CLAIMED):
         return ""
     passed = sum(r["verdict"] == PASS for r in rows)
-    return f"{passed} of {len(rows) + len(milestone['not_selected'])} pass"
+    asked = sum(r["verdict"] != NOT_CLAIMED for r in rows) + len(milestone["not_selected"])
+    claimed = f", judged for {told}" if (told := claimed_text(milestone)) else ""
+    return f"{passed} of {asked} pass{claimed}"
 
 
 def _policy(script: str, style: str) -> str:

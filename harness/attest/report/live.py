@@ -11,7 +11,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from attest.records.record import ERROR, FAIL, KNOWN, NOT_OFFERED, NOT_RUN, PASS, THIN, Record
+from attest.records.record import ERROR, FAIL, KNOWN, NOT_CLAIMED, NOT_OFFERED, NOT_RUN, PASS, THIN, Record
 
 STYLES = {PASS: "green", FAIL: "red", ERROR: "red", THIN: "yellow", KNOWN: "yellow"}
 
@@ -54,7 +54,7 @@ class Progress:
         counts = self.seen.get((label, milestone), Counter())
         done, total = sum(counts.values()), self.total[milestone]
         cell = Text(f"{done}/{total}", style="" if done < total else "bold")
-        for verdict in (PASS, FAIL, ERROR, THIN, KNOWN, NOT_OFFERED, NOT_RUN):
+        for verdict in (PASS, FAIL, ERROR, THIN, KNOWN, NOT_OFFERED, NOT_CLAIMED, NOT_RUN):
             if counts[verdict]:
                 cell.append(f"  {counts[verdict]} {verdict}", style=STYLES.get(verdict, "dim"))
         return cell

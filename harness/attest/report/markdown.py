@@ -6,10 +6,11 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from attest.records.record import ERROR, FAIL, KNOWN, NOT_OFFERED, NOT_RUN, PASS, THIN
+from attest.records.record import ERROR, FAIL, KNOWN, NOT_CLAIMED, NOT_OFFERED, NOT_RUN, PASS, THIN
 from attest.report.causes import likely_causes, unexplained
 from attest.report.failure_text import failure_lines, one_line
 from attest.report.rows import CriterionRow, Document, MilestoneRow
+from attest.report.wording import verdict_text
 
 
 def index_page(document: Document) -> str:
@@ -50,7 +51,7 @@ def _index(document: Document) -> Iterator[str]:
     yield "| milestone | verdict | criteria |"
     yield "|---|---|---|"
     for m in document["milestones"]:
-        yield f"| [{m['id']} {escaped(m['title'])}]({m['id']}.md) | **{m['verdict']}** | {counts(m)} |"
+        yield f"| [{m['id']} {escaped(m['title'])}]({m['id']}.md) | **{verdict_text(m)}** | {counts(m)} |"
     yield ""
     yield _selected(document)
     missing = document["selection"]["missing"]
@@ -104,7 +105,7 @@ def _attention(document: Document) -> Iterator[str]:
 
 
 def _milestone(document: Document, milestone: MilestoneRow) -> Iterator[str]:
-    yield f"# {milestone['id']} {escaped(milestone['title'])}: {milestone['verdict']}\n"
+    yield f"# {milestone['id']} {escaped(milestone['title'])}: {verdict_text(milestone)}\n"
     name = escaped(document["implementation"])
     yield f"Implementation {name}. {_settings(document)} [All milestones](index.md)\n"
     if milestone["acceptance"]:
@@ -127,7 +128,9 @@ def _settings(document: Document) -> str:
     seed = "mixed" if document["seed"] is None else document["seed"]
     policy = document.get("policy", "")
     narrowed = f" The implementation asked for narrowed cases: {escaped(policy)}." if policy else ""
-    return f"Spec {document['spec_version']}, profile {profile}, seed {seed}.{narrowed}"
+    claims = document.get("claims", "")
+    claimed = f" The implementation declares {escaped(claims)}." if claims else ""
+    return f"Spec {document['spec_version']}, profile {profile}, seed {seed}.{narrowed}{claimed}"
 
 
 def _table(rows: Sequence[CriterionRow]) -> Iterator[str]:
@@ -142,7 +145,7 @@ def _table(rows: Sequence[CriterionRow]) -> Iterator[str]:
 
 def _verdict(row: CriterionRow) -> str:
     verdict = row["verdict"] if row["verdict"] == PASS else f"**{row['verdict']}**"
-    if not row["blocked_by"] or row["verdict"] in (NOT_OFFERED, NOT_RUN):
+    if not row["blocked_by"] or row["verdict"] in (NOT_OFFERED, NOT_CLAIMED, NOT_RUN):
         return verdict
     below = ", ".join(row["blocked_by"])
     return (
@@ -176,7 +179,7 @@ def _failure(row: CriterionRow) -> Iterator[str]:
 
 
 def _reasons(rows: Sequence[CriterionRow]) -> Iterator[str]:
-    found = [r for r in rows if r["verdict"] in (THIN, NOT_RUN, NOT_OFFERED)]
+    found = [r for r in rows if r["verdict"] in (THIN, NOT_RUN, NOT_OFFERED, NOT_CLAIMED)]
     if found:
         yield "\n## Not judged in full\n"
     for r in found:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from attest.order import criterion_order, milestone_order
-from attest.records.record import ERROR, FAIL, KNOWN, NOT_OFFERED, NOT_RUN, THIN
+from attest.records.record import ERROR, FAIL, KNOWN, NOT_CLAIMED, NOT_OFFERED, NOT_RUN, THIN
 from attest.registry import printable
 from attest.report.document import acceptance_verdict, verdict_of_rows
 from attest.report.reading import ReportError, read_report, rows_of
@@ -97,7 +97,7 @@ def _joined(first: CriterionRow, second: CriterionRow) -> CriterionRow:
 
 def _badness(row: CriterionRow) -> tuple[int, int, str]:
     """The worse verdict first; of two failures the one with the smaller case."""
-    order = (ERROR, FAIL, NOT_RUN, THIN, NOT_OFFERED, KNOWN)
+    order = (ERROR, FAIL, NOT_RUN, THIN, NOT_OFFERED, KNOWN, NOT_CLAIMED)
     case = row["failure"]["case"] if row["failure"] else ""
     return order.index(row["verdict"]) if row["verdict"] in order else len(order), len(case), case
 

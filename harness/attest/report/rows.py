@@ -66,6 +66,7 @@ class CriterionRow(TypedDict):
     data: dict[str, Any]
     blocked_by: list[str]
     internal: bool
+    features: NotRequired[list[str]]
 
 
 class AcceptanceRow(TypedDict):
@@ -87,6 +88,7 @@ class MilestoneRow(TypedDict):
     not_selected: list[str]
     acceptance: list[AcceptanceRow]
     criteria: list[CriterionRow]
+    claimed: NotRequired[list[str]]
 
 
 class SelectionRow(TypedDict):
@@ -114,6 +116,7 @@ class Document(TypedDict):
     profile: str | None
     seed: int | None
     policy: NotRequired[str]
+    claims: NotRequired[str]
     shard: NotRequired[ShardRow]
     environment: dict[str, str | None]
     selection: SelectionRow

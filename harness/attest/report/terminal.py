@@ -7,17 +7,26 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from attest.records.plan import Plan
-from attest.records.record import ERROR, FAIL, KNOWN, NOT_OFFERED, NOT_RUN, PASS, THIN, Record
-from attest.records.verdicts import CONFORMS, CONFORMS_WITH_KNOWN, DOES_NOT_CONFORM, INCOMPLETE, decides
+from attest.records.record import ERROR, FAIL, KNOWN, NOT_CLAIMED, NOT_OFFERED, NOT_RUN, PASS, THIN, Record
+from attest.records.verdicts import (
+    CONFORMS,
+    CONFORMS_WITH_KNOWN,
+    DOES_NOT_CONFORM,
+    INCOMPLETE,
+    NOT_ASKED,
+    decides,
+)
 from attest.report.causes import Cause, likely_causes
 from attest.report.document import report_document
 from attest.report.failure_text import one_line
 from attest.report.rows import CriterionRow, Document, MilestoneRow
+from attest.report.wording import verdict_text
 from attest.spec import Spec
 
 WIDTH = 80
-_SHORT = {CONFORMS: "conforms", CONFORMS_WITH_KNOWN: "known", INCOMPLETE: "open", NOT_OFFERED: "-"}
-_LEGEND = "known: conforms with known failures; open: incomplete; -: not offered"
+_SHORT = {CONFORMS: "conforms", CONFORMS_WITH_KNOWN: "known", INCOMPLETE: "open"}
+_SHORT |= {NOT_OFFERED: "-", NOT_CLAIMED: "-"}
+_LEGEND = "known: conforms with known failures; open: incomplete; -: not offered or not claimed"
 
 
 def summary_lines(
@@ -39,9 +48,8 @@ def _one(document: Document, plan: Plan) -> Iterator[str]:
     yield one_line(document["implementation"])
     for m in document["milestones"]:
         passed = sum(r["verdict"] == PASS for r in m["criteria"])
-        total = len(m["criteria"]) + len(m["not_selected"])
-        title = textwrap.shorten(one_line(m["title"]), 38, placeholder=" ...")
-        yield f"  {m['id']:<3} {title:<38} {m['verdict']:<28} {f'{passed}/{total}':>5}"
+        total = sum(r["verdict"] != NOT_CLAIMED for r in m["criteria"]) + len(m["not_selected"])
+        yield f"  {m['id']:<3} {_title_and_verdict(m)} {f'{passed}/{total}':>5}"
     rows = _rows(document)
     for verdict in (FAIL, ERROR, THIN, KNOWN, NOT_RUN):
         found = [_named(r) for r in rows if r["verdict"] == verdict]
@@ -52,6 +60,14 @@ def _one(document: Document, plan: Plan) -> Iterator[str]:
         yield from _wrapped("restricted", ", ".join(restricted), lines=2)
     yield from _next_step(document, plan)
     yield from _reports(plan, document["implementation"])
+
+
+def _title_and_verdict(milestone: MilestoneRow) -> str:
+    """In 67 columns; what the verdict is for takes room from the title, which keeps 20 of them."""
+    verdict = textwrap.shorten(verdict_text(milestone), 46, placeholder=" ...)")
+    room = 66 - max(28, len(verdict))
+    title = textwrap.shorten(one_line(milestone["title"]), room, placeholder=" ...")
+    return f"{title:<{room}} {verdict:<{66 - room}}"
 
 
 def _several(documents: Sequence[Document], plan: Plan) -> Iterator[str]:
@@ -148,7 +164,7 @@ def _advice_on_the_rest(document: Document, plan: Plan) -> str:
         lacking = [r["id"] for r in m["criteria"] if r["verdict"] == NOT_OFFERED and r["level"] == "must"]
         if lacking and (m["verdict"] != NOT_OFFERED or plan.asked):
             return f"offer what {lacking[0]} needs; see `attest explain {lacking[0]}`"
-    later = [m["id"] for m in document["milestones"] if m["verdict"] == NOT_OFFERED]
+    later = [m["id"] for m in document["milestones"] if m["verdict"] in NOT_ASKED]
     if later and len(later) == len(document["milestones"]):
         return f"nothing is offered yet; start with {later[0]}, see `attest explain {later[0]}`"
     if later:

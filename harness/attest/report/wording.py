@@ -7,6 +7,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from attest.records.failure import FEW, Failure, Likeness, Replay
+from attest.report.rows import MilestoneRow
+
+
+def claimed_text(milestone: MilestoneRow) -> str:
+    """The features that a milestone was judged for."""
+    return ", ".join(milestone.get("claimed", ()))
+
+
+def verdict_text(milestone: MilestoneRow) -> str:
+    """The verdict of a milestone with what it is for: conforms (rotary, grouped)."""
+    told = claimed_text(milestone)
+    return f"{milestone['verdict']} ({told})" if told else milestone["verdict"]
 
 
 def looks_like(failure: Failure) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 from attest.judging.property import load_properties
 from attest.records.plan import Plan, Target
-from attest.records.record import ERROR, FAIL, NOT_OFFERED, NOT_RUN, Record
+from attest.records.record import ERROR, FAIL, NOT_CLAIMED, NOT_OFFERED, NOT_RUN, Record
 from attest.registry import printable
 from attest.running.isolation import Isolation
 from attest.running.one_criterion import judge_criterion
@@ -60,7 +60,7 @@ class CriterionItem(pytest.Item):
         """Judge, attach the record, and raise unless it passed."""
         record = self._judge()
         self.user_properties.append((PROPERTY, record.to_json()))
-        if record.verdict in (NOT_OFFERED, NOT_RUN):
+        if record.verdict in (NOT_OFFERED, NOT_CLAIMED, NOT_RUN):
             pytest.skip(f"{record.verdict}: {printable(record.reason)}")
         if record.verdict in (FAIL, ERROR):
             from attest.report.document import criterion_row

@@ -9,15 +9,17 @@ from typing import Any
 
 from attest.boundary import JudgedImplementation
 from attest.contract import OPERATIONS
+from attest.contract.features import FEATURES
 from attest.evidence import Evidence, collecting, current
 from attest.judging.property import Property, parse_case, parse_drawn, run_property
 from attest.machine import lacking
-from attest.outcomes import NotOffered, NotRun, Timeout, Violation
+from attest.outcomes import NotClaimed, NotOffered, NotRun, Timeout, Violation
 from attest.records.failure import Failure
 from attest.records.record import (
     ERROR,
     FAIL,
     KNOWN,
+    NOT_CLAIMED,
     NOT_OFFERED,
     NOT_RUN,
     PASS,
@@ -57,6 +59,8 @@ def judge(
         spec_version=settings.spec_version,
         text_hash=criterion.text_hash,
         policy=impl.policy.sentence(),
+        claims=impl.claims.sentence(),
+        features=tuple(f for f in criterion.features if f in impl.claims.features),
         widened=max([impl.factor(n) for n in criterion.needs if n in OPERATIONS], default=1.0),
     )
     started = time.perf_counter()
@@ -82,6 +86,8 @@ def _outcome(
         if not properties:
             return {"verdict": ERROR, "reason": f"no property verifies {criterion.id}", "internal": True}
         return {"verdict": PASS, "reason": _restriction()}
+    except NotClaimed as reason:
+        return {"verdict": NOT_CLAIMED, "reason": str(reason)}
     except NotOffered as reason:
         return {"verdict": NOT_OFFERED, "reason": str(reason)}
     except NotRun as reason:
@@ -111,14 +117,18 @@ def _restriction() -> str:
 
 
 def _run_all(properties: Sequence[Property], impl: JudgedImplementation, settings: Settings) -> None:
-    """Run every property, so that one whose operation is not offered does not hide another's failure."""
-    refusals = []
+    """Run every property, so that one whose operation is not offered does not hide another's failure.
+
+    A property whose cases are not claimed is left out; where all are, the criterion is not claimed.
+    """
+    refusals: list[NotOffered] = []
     for property in properties:
         try:
             _run(property, impl, settings)
         except NotOffered as reason:
             refusals.append(reason)
-    if refusals:
+    refusals.sort(key=lambda reason: isinstance(reason, NotClaimed))
+    if refusals and (not isinstance(refusals[0], NotClaimed) or len(refusals) == len(properties)):
         raise refusals[0]
 
 
@@ -137,11 +147,13 @@ def _run(property: Property, impl: JudgedImplementation, settings: Settings) -> 
 
 
 def check_needs(criterion: Criterion, impl: JudgedImplementation) -> None:
-    """NotOffered or NotRun when something the criterion needs is missing.
+    """NotClaimed, NotOffered or NotRun when something the criterion needs is missing.
 
     `gradients` cannot be looked up here: it is a method of a component, and whether there is one is known
     once the property has built its component. The boundary then answers NotOffered, with the same effect.
     """
+    if criterion.features and not impl.claims.features.intersection(criterion.features):
+        raise NotClaimed(_claims_none(criterion.features))
     for need in criterion.needs:
         if need in OPERATIONS and not impl.offers(need):
             raise NotOffered(f"{need} is not offered")
@@ -150,6 +162,11 @@ def check_needs(criterion: Criterion, impl: JudgedImplementation) -> None:
     reason = lacking(criterion.needs)
     if reason:
         raise NotRun(reason)
+
+
+def _claims_none(features: Sequence[str]) -> str:
+    told = [FEATURES[name].says for name in features]
+    return f"{' or '.join(told)} {'is' if len(told) == 1 else 'are'} not claimed"
 
 
 def _known(impl: JudgedImplementation, criterion: str) -> Any:

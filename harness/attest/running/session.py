@@ -15,7 +15,7 @@ from typing import IO, Any
 import pytest
 
 from attest.records.plan import Plan
-from attest.records.record import ERROR, FAIL, KNOWN, NOT_OFFERED, NOT_RUN, PASS, THIN, Record
+from attest.records.record import ERROR, FAIL, KNOWN, NOT_CLAIMED, NOT_OFFERED, NOT_RUN, PASS, THIN, Record
 from attest.records.verdicts import exit_code, with_blocks
 from attest.registry import UsageError, sentence
 from attest.report.rows import Document
@@ -28,9 +28,11 @@ from attest.sealed.outside import ended_by
 from attest.spec import Spec, SpecError
 
 LETTERS = {PASS: ".", FAIL: "F", ERROR: "E", THIN: "t", KNOWN: "k", NOT_OFFERED: "-", NOT_RUN: "n"}
+LETTERS |= {NOT_CLAIMED: "c"}
 CRASHED: Any = "???"  # what xdist calls the phase in which a worker died
 COLOURS = {PASS: "green", FAIL: "red", ERROR: "red", THIN: "yellow", KNOWN: "yellow"}
 CATEGORIES = {PASS: "passed", FAIL: "failed", ERROR: "failed", NOT_OFFERED: "skipped", NOT_RUN: "skipped"}
+CATEGORIES |= {NOT_CLAIMED: "skipped"}
 WHOLE = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED)
 MOST_DEATHS = 8  # workers that die one after the other without a record in between; then the run is hopeless
 

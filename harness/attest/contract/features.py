@@ -1,0 +1,84 @@
+"""The features that criteria concern, each a question about what an implementation claims.
+
+A criterion of the spec names its features; where none of them is claimed its verdict is *not claimed*. This
+table is the whole vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from attest.contract.config import ANY, default_of
+
+if TYPE_CHECKING:
+    from attest.contract.claims import Claims
+
+
+@dataclass(frozen=True)
+class Feature:
+    """Claimed where the option has the value, or one beside its default if `value` is ANY.
+
+    Who offers the operation of a feature claims it too. A feature that is `asked` is older than claims: it is
+    asked of implementations that declare nothing, as it was before.
+    """
+
+    says: str  # what a report calls it
+    option: str = ""
+    value: Any = ANY
+    operation: str = ""
+    asked: bool = False
+
+    def claimed(self, claims: Claims) -> bool:
+        """Whether an implementation with these claims is judged on it."""
+        if not claims.declared and self.asked:
+            return True
+        if self.operation in claims.offers:
+            return True
+        values = claims.values(self.option)
+        return (
+            self.value in values if self.value != ANY else any(v != default_of(self.option) for v in values)
+        )
+
+
+@dataclass(frozen=True)
+class Ability(Feature):
+    """Of a model's methods: claimed unless `only` takes it away."""
+
+    def claimed(self, claims: Claims) -> bool:
+        return True in claims.only.get(self.option, (True,))
+
+
+@dataclass(frozen=True)
+class Padding(Feature):
+    """Of where padding may stand in ids."""
+
+    def claimed(self, claims: Claims) -> bool:
+        return self.value in claims.padding
+
+
+FEATURES: Mapping[str, Feature] = {
+    "sinusoidal": Feature("sinusoidal positions", "positions", "sinusoidal", "positional_encoding"),
+    "learned": Feature("learned positions", "positions", "learned"),
+    "rotary": Feature("rotary positions", "positions", "rotary", "rotary"),
+    "alibi": Feature("ALiBi", "positions", "alibi", "alibi_slopes"),
+    "relative": Feature("relative positions", "positions", "relative", "relative_bias"),
+    "interleaved": Feature("interleaved rotary pairs", "rotary_pairing", "interleaved"),
+    "partial_rotary": Feature("rotary positions of a part of each head", "rotary_fraction"),
+    "grouped": Feature("grouped key heads", "num_kv_heads"),
+    "head_width": Feature("heads of a width of their own", "head_width"),
+    "window": Feature("windowed attention", "window"),
+    "qk_norm": Feature("norms of queries and keys", "qk_norm"),
+    "scaled": Feature("a scale of attention of its own", "attention_scale"),
+    "rms": Feature("RMSNorm", "norm_kind", "rms", "rms_norm", asked=True),
+    "gated": Feature("a gated feed-forward network", "gated", True, asked=True),
+    "silu": Feature("SiLU", "activation", "silu", asked=True),
+    "gelu_tanh": Feature("GELU by tanh", "activation", "gelu_tanh", asked=True),
+    "pre_norm": Feature("norms before the sublayers", "norm", "pre", asked=True),
+    "post_norm": Feature("norms after the sublayers", "norm", "post", asked=True),
+    "tied": Feature("tied embeddings", "tie", True, asked=True),
+    "left_padding": Padding("padding on the left", value="left"),
+    "cache": Ability("decoding with a cache", "cache"),
+    "reorder": Ability("reordered caches", "reorder"),
+}
