@@ -6,6 +6,9 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from attest.contract.claim_faults import claims_at_fault
+from attest.contract.claims import PADDINGS
+
 DTYPES = ("float32", "float64", "bfloat16", "float16")
 MOST_WIDENING = 1000.0  # beyond this a float32 bound lets a wrong answer through; bfloat16 needs no widening
 _KNOWN_FAILURE = ("criterion", "reason", "link", "witness")
@@ -23,15 +26,38 @@ def _faults(implementation: Any) -> Iterator[str]:
     yield from _wider_bounds(getattr(implementation, "wider_bounds", None))
     yield from _options(getattr(implementation, "options", None))
     yield from _shape_policy(getattr(implementation, "shape_policy", None))
+    yield from _words(getattr(implementation, "padding", None), "padding", PADDINGS)
+    yield from _words(getattr(implementation, "backends", None), "backends", ())
+    yield from _computes(getattr(implementation, "computes", None), getattr(implementation, "dtypes", None))
+    yield from claims_at_fault(
+        getattr(implementation, "supports", None), getattr(implementation, "only", None)
+    )
 
 
 def _words(value: Any, name: str, choices: tuple[str, ...]) -> Iterator[str]:
     if value is None:
         return
     if not isinstance(value, list | tuple) or not all(isinstance(word, str) for word in value):
-        yield f"{name}={_short(value)} is no list of words; write for example {name} = ('float32',)"
+        example = f"({(choices or ('cpu',))[0]!r},)"
+        yield f"{name}={_short(value)} is no list of words; write for example {name} = {example}"
     elif choices and (unknown := [word for word in value if word not in choices]):
         yield f"{name} names {unknown[0][:40]!r}; use some of {', '.join(choices)}"
+
+
+def _computes(value: Any, dtypes: Any) -> Iterator[str]:
+    if value is None:
+        return
+    if not isinstance(value, Mapping):
+        yield f"computes={_short(value)} is no mapping; write for example computes = {{'float64': 'float32'}}"
+        return
+    for dtype, inside in value.items():
+        if (dtype, inside) != ("float64", "float32"):
+            yield (
+                f"computes[{_short(dtype)}]={_short(inside)} is unknown; "
+                "only 'float64': 'float32' can be declared"
+            )
+        elif dtype not in (dtypes or ()):
+            yield f"computes speaks of {dtype}, which is not among dtypes; add it there"
 
 
 def _known_failures(value: Any) -> Iterator[str]:

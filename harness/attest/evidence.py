@@ -35,7 +35,8 @@ class Evidence:
         self.examples -= 1
         self.regimes.subtract(regimes)
         self.regimes = +self.regimes
-        self.refused[words] += 1
+        if words:  # none where it is not claimed
+            self.refused[words] += 1
 
     def saw(self, ratio: float) -> None:
         """Note an error that is `ratio` times its bound; the largest is kept with its case."""

@@ -284,17 +284,13 @@ def _two_outcomes(error: BaseException) -> str:
 
 
 def _example(property: Property, impl: JudgedImplementation, drawn: Mapping[str, Any]) -> None:
-    try:
-        fitted = {k: v.fitted(impl) if hasattr(v, "fitted") else v for k, v in drawn.items()}
-    except NotOffered as refusal:
-        current().refused[str(refusal)] += 1
-        raise
+    fitted = {k: v.fitted(impl) if hasattr(v, "fitted") else v for k, v in drawn.items()}
     regimes = tuple(r for v in fitted.values() for r in getattr(v, "regimes", ()))
     current().begin(print_drawn(fitted), regimes)
     try:
         property.check(impl, **fitted, **property.fixed)
     except NotOffered as refusal:
-        current().refuse(str(refusal), regimes)
+        current().refuse("" if isinstance(refusal, NotClaimed) else str(refusal), regimes)
         raise
 
 

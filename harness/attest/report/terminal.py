@@ -26,7 +26,7 @@ from attest.spec import Spec
 WIDTH = 80
 _SHORT = {CONFORMS: "conforms", CONFORMS_WITH_KNOWN: "known", INCOMPLETE: "open"}
 _SHORT |= {NOT_OFFERED: "-", NOT_CLAIMED: "-"}
-_LEGEND = "known: conforms with known failures; open: incomplete; -: not offered or not claimed"
+_LEGEND = "known: conforms with known failures; open: incomplete; -: not offered or claimed"
 
 
 def summary_lines(
@@ -58,6 +58,8 @@ def _one(document: Document, plan: Plan) -> Iterator[str]:
     restricted = [f"{_named(r)} {r['reason']}" for r in rows if r["verdict"] == PASS and r["reason"]]
     if restricted:
         yield from _wrapped("restricted", ", ".join(restricted), lines=2)
+    if document.get("claims"):
+        yield from _wrapped("declares", document["claims"], lines=2)
     yield from _next_step(document, plan)
     yield from _reports(plan, document["implementation"])
 

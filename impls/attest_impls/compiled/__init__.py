@@ -64,6 +64,7 @@ class Compiled(Eager):
     dtypes = ("float32", "float64", "bfloat16")
     devices = ("cpu", "cuda")
     compiled = True
+    supports = None  # no model is compiled yet with what eager has beyond the model of 2017
     shape_policy = ShapePolicy(min_size=2, one_config=True, always_mask=True)
 
     def attention(self, config: Config) -> CompiledComponent:

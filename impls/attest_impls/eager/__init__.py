@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
 import numpy as np
 import pluggy
 import torch
@@ -30,6 +33,7 @@ class Eager:
     name = "eager"
     description = "explicit from-scratch PyTorch"
     dtypes = ("float32", "float64", "bfloat16")
+    supports: ClassVar[Mapping[str, Any] | None] = {"activation": ("silu", "gelu_tanh"), "gated": (True,)}
 
     def attention(self, config: Config) -> CheckedComponent:
         return component("attention", lambda _: nn.Identity(), config, AttentionComponent)

@@ -7,8 +7,8 @@ only check arguments and speak to the outside; first_principles offers each piec
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import pluggy
@@ -39,6 +39,7 @@ class NumpyScratch:
     name = "numpy_scratch"
     description = "numpy only, with hand-written gradients"
     dtypes = DTYPES
+    supports: ClassVar[Mapping[str, Any]] = {"activation": ("silu", "gelu_tanh"), "gated": (True,)}
 
     length_mask = staticmethod(masks.length_mask)
     padding_mask = staticmethod(masks.padding_mask)

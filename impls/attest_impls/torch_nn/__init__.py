@@ -36,6 +36,7 @@ class TorchNN:
     name = "torch_nn"
     description = "torch's own attention, layers, loss and optimiser"
     dtypes = ("float32", "float64")
+    supports = ({"activation": ("silu", "gelu_tanh"), "gated": (True,), "operations": ("feed_forward",)},)
     known_failures = KNOWN_FAILURES
 
     def attention(self, config: Config) -> TorchComponent:
