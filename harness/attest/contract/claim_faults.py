@@ -59,7 +59,7 @@ def _operations(given: Any) -> Iterator[str]:
         return
     for name in given:
         if name not in OPERATIONS:
-            yield f"supports names the operation {_short(name)}, which is unknown; {_nearest(name, OPERATIONS)}"
+            yield f"supports names the operation {_short(name)}, unknown; {_nearest(name, OPERATIONS)}"
 
 
 def _values(where: str, given: Any, name: str, rule: Rule) -> Iterator[str]:
