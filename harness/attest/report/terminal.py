@@ -26,7 +26,7 @@ from attest.spec import Spec
 WIDTH = 80
 _SHORT = {CONFORMS: "conforms", CONFORMS_WITH_KNOWN: "known", INCOMPLETE: "open"}
 _SHORT |= {NOT_OFFERED: "-", NOT_CLAIMED: "-"}
-_LEGEND = "known: conforms with known failures; open: incomplete; -: not offered or claimed"
+_LEGEND = "known: conforms with known failures; open: incomplete; -: not offered"
 
 
 def summary_lines(

@@ -27,6 +27,7 @@ METHODS = (
     "reorder", "accumulate", "fit", "evaluate", "save", "compile_report",
 )  # fmt: skip
 DECLARED = ("name", "description", "dtypes", "devices", "wider_bounds", "options")
+DECLARED += ("supports", "only", "padding", "backends", "computes")
 DEEPEST = 12  # levels of lists in lists that are written out
 LONGEST_ERROR = 20_000
 WASTEFUL = 4096  # bytes between the elements of a view beyond which its elements are sent alone
