@@ -26,8 +26,8 @@ METHODS = (
     "parameters", "load", "buffers", "train", "eval", "gradients", "encode", "decode", "start", "step",
     "reorder", "accumulate", "fit", "evaluate", "save", "compile_report",
 )  # fmt: skip
-DECLARED = ("name", "description", "dtypes", "devices", "wider_bounds", "options")
-DECLARED += ("supports", "only", "padding", "backends", "computes")
+CLAIMS = ("supports", "only", "padding", "backends", "computes")
+DECLARED = ("name", "description", "dtypes", "devices", "wider_bounds", "options", *CLAIMS)
 DEEPEST = 12  # levels of lists in lists that are written out
 LONGEST_ERROR = 20_000
 WASTEFUL = 4096  # bytes between the elements of a view beyond which its elements are sent alone
