@@ -70,6 +70,12 @@ class Transformer(Component, Protocol):
     def decode(self, *, target: Array, memory: Array, source: Array) -> Arrays:
         """logits (B, T, V); `source` is there for its padding."""
 
+    def attention_maps(self, *, source: Array, target: Array) -> Arrays:
+        """Optional. The weights of every layer and head before dropout, in evaluation mode.
+
+        encoder (L, B, H, S, S), decoder (N, B, H, T, T) and cross (N, B, H, T, S), the first layer first.
+        """
+
     def start(self, source: Array) -> Any:
         """Run the encoder once and return the state of an empty prefix."""
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from attest.contract import operation_of
 from attest.reference.assembly import Parts
+from attest.reference.models import maps as maps  # registers a formula
 from attest.reference.parts.part import FORMULAS, FUNCTIONS, Inputs, Outputs
 from attest.reference.scope import Scope
 

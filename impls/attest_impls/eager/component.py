@@ -19,7 +19,8 @@ from . import cache
 from .arguments import check_inputs
 from .cache import StepwiseDecoder
 from .generation import generate
-from .model import Transformer, attention
+from .mode import in_mode
+from .model import MultiHeadAttention, Transformer, attention
 from .optimisation import Adam, clip_factor, global_norm
 from .settings import check_config
 
@@ -94,6 +95,26 @@ class TransformerComponent(CheckedComponent):
     def decode(self, *, target: Array, memory: Array, source: Array) -> Arrays:
         given = {"target": target, "memory": memory, "source": source}
         return self.run(self.checked("decode", self.compute_logits), **given)
+
+    def attention_maps(self, *, source: Array, target: Array) -> Arrays:
+        return self.run(self.checked("transformer", self.compute_maps), source=source, target=target)
+
+    def compute_maps(self, source: Tensor, target: Tensor) -> dict[str, Tensor]:
+        """The weights that the attentions return, heard by hooks that are gone afterwards."""
+        model, heard = self.module, dict[nn.Module, Tensor]()
+        attentions = [m for m in model.modules() if isinstance(m, MultiHeadAttention)]
+        hooks = [m.register_forward_hook(lambda m, _, out: heard.update({m: out[1]})) for m in attentions]
+        try:
+            with in_mode(model, training=False):
+                model(source, target)
+        finally:
+            for hook in hooks:
+                hook.remove()
+        return {
+            "encoder": torch.stack([heard[layer.self_attention] for layer in model.encoder.layers()]),
+            "decoder": torch.stack([heard[layer.self_attention] for layer in model.decoder.layers()]),
+            "cross": torch.stack([heard[layer.cross_attention] for layer in model.decoder.layers()]),
+        }
 
     @torch.no_grad()
     def start(self, source: Array) -> Any:

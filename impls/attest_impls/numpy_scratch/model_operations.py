@@ -16,6 +16,7 @@ from .component import Component, Cotangent, Outputs
 from .generation import generate
 from .layers import Cache, DType, Random
 from .model import Transformer
+from .multi_head import MultiHeadAttention
 
 
 class ModelComponent(Component[Transformer]):
@@ -53,6 +54,19 @@ class TransformerOperation(ModelComponent):
     def back(self, cotangent: Cotangent, cache: Cache) -> dict[str, Array]:
         self.layer.backward(cotangent("logits"), cache)
         return {}
+
+    def attention_maps(self, *, source: Array, target: Array) -> Arrays:
+        """The weights of every layer and head, read off what the forward pass keeps for its gradient."""
+        source, target = self.checked(source, target)
+        with np.errstate(over="ignore", invalid="ignore"):
+            _, (encoded, decoded) = self.layer.forward(source, target, None)
+        weights = MultiHeadAttention.weights
+        (_, (encoders, _)), (_, (decoders, _), _) = encoded, decoded
+        return {
+            "encoder": np.stack([weights(attended) for _, attended, _, _ in encoders]),
+            "decoder": np.stack([weights(attended) for _, attended, *_ in decoders]),
+            "cross": np.stack([weights(crossed) for _, _, _, _, crossed, _, _ in decoders]),
+        }
 
     def encode(self, *, source: Array) -> Arrays:
         """memory (B, S, D)."""

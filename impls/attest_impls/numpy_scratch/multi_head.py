@@ -73,6 +73,12 @@ class MultiHeadAttention(Projections):
         dq, dk, dv = self.attention.backward(dheads, attended, dweights)  # (B, H, T or S, d)
         return self.project_backward(merge(dq), merge(dk), merge(dv), cache_in)
 
+    @staticmethod
+    def weights(cache: Cache) -> Array:
+        """(B, H, T, S), out of the cache of `forward`."""
+        _, (_, _, _, weights, _, _), _ = cache
+        return weights  # type: ignore[no-any-return]
+
     def keys_values(self, key_value: Array) -> tuple[Array, Array]:
         """Keys and values (B, H, S, d) of every head, as generation keeps them."""
         k, _ = self.key.forward(key_value)

@@ -33,6 +33,10 @@ TRANSFORMER = register_operation(
                 takes={"target": TARGET, "memory": floats("B S D"), "source": SOURCE},
                 gives={"logits": "B T V"},
             ),
+            "attention_maps": Method(
+                takes={"source": SOURCE, "target": TARGET},
+                gives={"encoder": "L B H S S", "decoder": "N B H T T", "cross": "N B H T S"},
+            ),
         },
         streams=("target", "source"),
     )

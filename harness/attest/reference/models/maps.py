@@ -13,8 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from attest.contract import Arrays, Config
+from attest.reference import ops
 from attest.reference.assembly import Parts, oracle_parts
 from attest.reference.parts.layers import Layers
+from attest.reference.parts.part import Inputs, Outputs, formula
 from attest.reference.parts.where import Where
 from attest.reference.scope import Scope
 from attest.reference.tape import Array, Var, leaf
@@ -42,7 +44,7 @@ class Watched(Layers):
 
     def __init__(self, config: Config, parts: Parts) -> None:
         super().__init__(config, parts)
-        self.seen: dict[str, list[Array]] = {"encoder": [], "decoder": [], "cross": []}
+        self.seen: dict[str, list[Var]] = {"encoder": [], "decoder": [], "cross": []}
 
     def self_attention(self, x: Var, p: Scope, where: Where) -> Var:
         return self._attended(x, x, p, where, where.place)
@@ -52,7 +54,7 @@ class Watched(Layers):
 
     def _attended(self, x: Var, read: Var, p: Scope, where: Where, kind: str) -> Var:
         heads = self.parts.heads(x, read, p, where)
-        self.seen[kind].append(heads["weights"].value)
+        self.seen[kind].append(heads["weights"])
         return heads["output"]
 
 
@@ -63,8 +65,16 @@ def attention_maps(config: Config, parameters: Arrays, source: Array, target: Ar
     with np.errstate(all="ignore"):
         logits = parts.model(source, target, scope).value
     assert isinstance(parts.layers, Watched)
-    seen = {kind: np.stack(found) for kind, found in parts.layers.seen.items()}
+    seen = {kind: np.stack([w.value for w in found]) for kind, found in parts.layers.seen.items()}
     return Maps(seen["encoder"], seen["decoder"], seen["cross"], logits)
+
+
+@formula("attention_maps")
+def _attention_maps(parts: Parts, p: Scope, inputs: Inputs) -> Outputs:
+    watching = Parts(parts.config, *parts.pieces, Watched)
+    watching.model(inputs["source"], inputs["target"], p)
+    assert isinstance(watching.layers, Watched)
+    return {kind: ops.stack(found, 0) for kind, found in watching.layers.seen.items()}
 
 
 def cross_attention_maps(config: Config, parameters: Arrays, source: Array, target: Array) -> list[Array]:

@@ -47,6 +47,9 @@ class ReferenceTransformer(ReferenceModel):
     def decode(self, *, target: Array, memory: Array, source: Array) -> dict[str, Array]:
         return self.part("decode", target=target, memory=memory, source=source)
 
+    def attention_maps(self, *, source: Array, target: Array) -> dict[str, Array]:
+        return self.part("attention_maps", source=source, target=target)
+
     def part(self, operation: str, **inputs: Any) -> dict[str, Array]:
         given = self.accept(inputs)
         with np.errstate(all="ignore"):
