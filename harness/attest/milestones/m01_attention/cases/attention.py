@@ -143,6 +143,32 @@ class AttentionCase(OperationCase):
         gain = math.sqrt(copies) if way == "tiled" else 1 / math.sqrt(copies)
         return self.with_inputs(**wide), self.with_inputs(q=(q * gain).astype(q.dtype))
 
+    def with_particular(self, which: str) -> dict[str, Any]:
+        """The inputs with zeros, with keys that are all the first, or with values beyond half precision."""
+        q, k, v = (self.inputs[name] for name in "qkv")
+        changed = {
+            "zero queries": {"q": np.zeros_like(q)},
+            "zero keys": {"k": np.zeros_like(k)},
+            "zero values": {"v": np.zeros_like(v)},
+            "values beyond 65504": {"v": (v + self.in_range(1e5)).astype(v.dtype)},
+            "equal keys": {"k": np.repeat(k[..., :1, :], self.S, -2)},
+        }
+        return self.with_inputs(**changed[which])
+
+    def other_ranks(self) -> tuple[tuple[str, dict[str, Any]], ...]:
+        """One sequence without leading axes; the case twice along an axis after the batch, with heads.
+
+        Of a case with no mask or one (T, S), which fits any rank.
+        """
+        first = {n: self.inputs[n].reshape(-1, *self.inputs[n].shape[-2:])[0] for n in "qkv"}
+        heads = {n: x if self.H else x[:, None] for n, x in ((n, self.inputs[n]) for n in "qkv")}
+        twice = {n: np.stack([x, x if n == "k" else -x], axis=1) for n, x in heads.items()}
+        mask = np.ones((self.T, self.S), bool) if self.mask == "all" else self.inputs.get("mask")
+        return (
+            ("inputs of rank 2", self.with_inputs(**first, mask=mask)),
+            ("inputs of rank 5", self.with_inputs(**twice, mask=mask)),
+        )
+
     def spoiled(self, junk: float) -> dict[str, Any]:
         """The inputs with junk in every key and value that no query sees."""
         junk = self.in_range(junk)

@@ -1,0 +1,89 @@
+"""M1: ranks and particular values that a formula does not single out, and the mean of dropped attention."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from hypothesis import strategies as st
+
+from attest.boundary import JudgedImplementation
+from attest.checks.arrays import expect, expect_close
+from attest.evidence import current, note_case
+from attest.judging.property import given, verifies
+from attest.milestones.m01_attention.cases.attention import AttentionCase, attention_cases
+from attest.outcomes import Expected, NotOffered
+
+PARTICULAR = ("zero queries", "zero keys", "zero values", "values beyond 65504", "equal keys")
+SEEDS = 400
+# Standard errors of the mean over the seeds. A t variable of 399 degrees of freedom lies beyond with a
+# probability below 2e-9: that is how often a correct implementation is refused.
+LIMIT = 6.2
+DENORMAL = {"float32": 1e-40, "float64": 1e-310}
+
+
+@verifies("M1.2", effort=0.25)
+@given(case=attention_cases(masks=("none", "shared")))
+def any_number_of_leading_axes(impl: JudgedImplementation, case: AttentionCase) -> None:
+    """(T, d) alone, and (B, G, H, T, d) with two leading axes more than (B, T, d)."""
+    component = case.loaded(impl)
+    for what, inputs in case.other_ranks():
+        wanted = case.expected_for(inputs)["output"]
+        expect_close(component(**inputs)["output"], wanted, f"output of {what}", factor=component.widening)
+
+
+@verifies("M1.2", effort=0.5)
+@given(case=attention_cases(), which=st.sampled_from(PARTICULAR))
+def particular_values_are_no_exception(impl: JudgedImplementation, case: AttentionCase, which: str) -> None:
+    """Zeros, equal keys, and outputs that half precision cannot hold."""
+    component, inputs = case.loaded(impl), case.with_particular(which)
+    wanted = case.expected_for(inputs)["output"]
+    expect_close(component(**inputs)["output"], wanted, f"output for {which}", factor=component.widening)
+
+
+@verifies("M1.9a", effort=0.5)
+@given(case=attention_cases(kinds=("unit",), min_keys=2))
+def denormal_values_come_through(impl: JudgedImplementation, case: AttentionCase) -> None:
+    """Values below the smallest normal number are mixed, not taken for zeros."""
+    if case.dtype not in DENORMAL:
+        return
+    v = case.inputs["v"]
+    inputs = case.with_inputs(v=(np.sign(v) * DENORMAL[case.dtype]).astype(v.dtype))
+    wanted = case.expected_for(inputs)
+    # All values have one size, so an error of the weights moves the output by as much of it. Below the normal
+    # numbers a rounding costs up to half of the smallest one, whatever the value: one for each product and
+    # each addition. The bound of the output itself has a floor that is far above these numbers.
+    off = wanted["weights"].bound.max() * case.S * DENORMAL[case.dtype]
+    step = float(np.finfo(v.dtype).smallest_subnormal) * (case.S + 2)
+    component = case.loaded(impl)
+    bound = np.full(wanted["output"].value.shape, off + step)
+    right = Expected(wanted["output"].value, bound)
+    expect_close(component(**inputs)["output"], right, "output", factor=component.widening)
+
+
+@verifies("M1.3")
+def dropped_attention_has_the_mean_of_evaluation(impl: JudgedImplementation) -> None:
+    """Over 400 seeds, where attention drops in training: kept weights are divided by 1 - p."""
+    case = AttentionCase(B=1, T=1, S=8, d_k=4, d_v=1, dtype=impl.dtypes[0]).fitted(impl)
+    note_case(f"{case} p=0.4, 400 seeds", "train")
+    ones = case.with_inputs(q=np.zeros_like(case.inputs["q"]), v=np.ones_like(case.inputs["v"]))
+    try:
+        component = impl.build(case.operation, case.config if case.fixed else case.config.but(dropout=0.4))
+        component.train(0)
+    except NotOffered:
+        return
+    seen = []
+    for seed in range(SEEDS):
+        component.train(seed)
+        seen.append(float(component(**ones)["output"].flat[0]))
+    component.eval()
+    expect_mean_of_one(np.array(seen), 2 * float(case.expected_for(ones)["output"].bound.max()))
+
+
+def expect_mean_of_one(seen: np.ndarray, bound: float) -> None:
+    """Within LIMIT standard errors, or within the bound where nothing varies."""
+    mean, error = float(seen.mean()), float(seen.std(ddof=1)) / math.sqrt(len(seen))
+    allowed = LIMIT * error + bound
+    current().saw(abs(mean - 1) / allowed)
+    sentence = f"the mean over {len(seen)} seeds of what all-ones values give in training is {mean:.4g}"
+    expect(abs(mean - 1) <= allowed, f"{sentence}, should be 1 within {allowed:.2g}")
