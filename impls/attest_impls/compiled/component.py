@@ -91,7 +91,7 @@ class AttentionAlone(CompiledComponent):
     def compute(self, **tensors: Any) -> Any:
         q = tensors["q"]
         output = super().compute(**tensors)
-        return output.unflatten(0, q.shape[:-2]) if q.ndim != 3 else output
+        return output if q.ndim == 3 else output.reshape(*q.shape[:-2], *output.shape[-2:])
 
     def formed(
         self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, causal: bool = False
