@@ -49,12 +49,21 @@ def _explain_criterion(criterion: Criterion, spec: Spec) -> None:
     if criterion.symptoms:
         _paragraph("symptoms", ", ".join(criterion.symptoms))
     _paragraph("sources", "; ".join(criterion.sources))
+    _paragraph("judged up to", _reach(criterion.id), margin=16)
     defects = killed_by(criterion.id)
     if defects:
         click.echo("  defects it kills")
         for defect in defects:
             _paragraph(f"  {defect.name}", " ".join(defect.sin.split()), margin=34)
     click.echo(f"\n  pytest --impl=mine.py --criterion {criterion.id}")
+
+
+def _reach(criterion: str) -> str:
+    """The largest sizes that are drawn: a pass says nothing beyond them."""
+    from attest.judging.reach import judged_up_to
+
+    sizes = ", ".join(f"{name} = {size}" for name, size in judged_up_to(criterion).items())
+    return sizes or "the fixed cases of its properties; no size is drawn"
 
 
 def _explain_milestone(milestone: MilestoneSpec) -> None:
