@@ -11,6 +11,7 @@ import numpy as np
 from attest.boundary.arrays import aligned, array_of, arrays_of, fresh, guarded, kind_of, quiet
 from attest.contract import Array, Arrays, Config, Gradients
 from attest.outcomes import NotOffered, Violation
+from attest.sealed.outside import Remote
 
 if TYPE_CHECKING:
     from attest.boundary.implementation import JudgedImplementation
@@ -116,7 +117,9 @@ class JudgedComponent:
     def eval(self) -> None:
         """Switch randomness off."""
         self.seed = None
-        if hasattr(self.component, "eval"):
+        if isinstance(self.component, Remote) and "eval" in self.component.methods:
+            self.component.channel.later(self.component, "eval")  # every example begins with it
+        elif hasattr(self.component, "eval"):
             guarded(self._label("eval"), self.component.eval)
 
     def gradients(self, inputs: Mapping[str, Any], cotangents: Arrays) -> Gradients:

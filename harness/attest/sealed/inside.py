@@ -58,12 +58,18 @@ class Inside:
             except Gone:
                 return
 
-    def _answer(self, freed: list[int], pushed: list[list[int]], name: str, *parts: Any) -> list[Any]:
+    def _answer(
+        self, freed: list[int], before: list[list[Any]], pushed: list[list[int]], name: str, *parts: Any
+    ) -> list[Any]:
         self.arena.reset()
         self._free(freed)
         self.fresh = []
         for number, at, size in pushed:
             self._write(number, at, size)
+        for number, method in before:  # no result is awaited; what is raised is this question's answer
+            outcome = self._outcome(_call, (number, method, [], {}))
+            if outcome[0] != "ok":
+                return [outcome, self._changed()]
         return [self._outcome(_ACTIONS[name], parts), self._changed()]
 
     def _outcome(self, action: Callable[..., Any], parts: tuple[Any, ...]) -> list[Any]:

@@ -44,6 +44,7 @@ class Channel:
         self._given: list[Any] = []  # arrays of the question that is being asked
         self._failed: BaseException | None = None
         self.freed: list[int] = []
+        self._later: list[list[Any]] = []  # calls that go with the next question
         self._last = 0
         self.questions = 0
         self._process: subprocess.Popen[bytes] | None = None
@@ -117,6 +118,11 @@ class Channel:
             raise raised
         return result
 
+    def later(self, remote: Remote, method: str) -> None:
+        """Call a method without arguments, whose result nobody wants, before the next question is answered."""
+        if not any(number == remote.number and method == other for number, other in self._later):
+            self._later.append([remote.number, method])
+
     def _asked(self, name: str, parts: Sequence[Any]) -> tuple[BaseException | None, Any]:
         self.questions += 1
         self._arena.reset()
@@ -124,7 +130,8 @@ class Channel:
         said = [self._encode(part) for part in parts]
         pushed = [[number, *self._arena.put(stretch(array)[0])] for number, array in held]
         freed, self.freed = self.freed, []
-        self._pipe.send([freed, pushed, name, *said])
+        before, self._later = self._later, []
+        self._pipe.send([freed, before, pushed, name, *said])
         outcome, changed = self._pipe.receive()
         while outcome[0] == "ask":
             self._pipe.send(self._answered(*outcome[1:]))

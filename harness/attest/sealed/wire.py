@@ -20,6 +20,7 @@ import numpy.typing as npt
 Bytes = npt.NDArray[np.uint8]
 HALF = 2**30  # bytes of shared memory for each direction; only what is used takes room
 MOST_TEXT = 2**26  # bytes of one message
+READ_AT_ONCE = 2**16  # a message and its length in one system call
 DTYPE = re.compile(r"[<>|=][fiubcSUVMm]\d+(\[\w+\])?")
 _LENGTH = struct.Struct("<I")
 
@@ -68,6 +69,7 @@ class Pipe:
 
     def __init__(self, reading: int, writing: int) -> None:
         self.reading, self.writing = reading, writing
+        self._unread = b""
 
     def send(self, message: Any) -> None:
         """One message."""
@@ -90,12 +92,12 @@ class Pipe:
             raise Malformed("a message that is no JSON") from error
 
     def _exactly(self, count: int) -> bytes:
-        data = os.read(self.reading, count)
-        while len(data) < count:
-            part = os.read(self.reading, count - len(data))
+        while len(self._unread) < count:
+            part = os.read(self.reading, max(READ_AT_ONCE, count - len(self._unread)))
             if not part:
                 raise Gone
-            data += part
+            self._unread += part
+        data, self._unread = self._unread[:count], self._unread[count:]
         return data
 
     def close(self) -> None:
