@@ -119,7 +119,7 @@ class Channel:
         return result
 
     def later(self, remote: Remote, method: str) -> None:
-        """Call a method without arguments, whose result nobody wants, before the next question is answered."""
+        """Call a method whose result nobody wants, in front of the next question."""
         if not any(number == remote.number and method == other for number, other in self._later):
             self._later.append([remote.number, method])
 
