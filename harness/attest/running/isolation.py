@@ -15,7 +15,7 @@ from attest.records.plan import Plan, Target
 from attest.records.record import Record
 from attest.running import timer
 from attest.running.one_criterion import blank_record, time_limit
-from attest.running.processes import end_group
+from attest.running.processes import MARK, end_group
 from attest.sealed.outside import ended_by
 from attest.spec import Criterion, Spec
 
@@ -70,7 +70,11 @@ class Isolation:
         self._answers, theirs_out = os.pipe()
         command = [sys.executable, "-P", "-m", "attest.running.isolated", str(theirs_in), str(theirs_out)]
         self._process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, pass_fds=[theirs_in, theirs_out], start_new_session=True
+            command,
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, MARK: self.plan.shared},
+            pass_fds=[theirs_in, theirs_out],
+            start_new_session=True,
         )
         os.close(theirs_in)
         os.close(theirs_out)

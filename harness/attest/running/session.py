@@ -23,6 +23,8 @@ from attest.running.items import PROPERTY, CriteriaFile, CriterionItem, end_judg
 from attest.running.kept_records import KeptRecords
 from attest.running.one_criterion import blank_record
 from attest.running.planning import planned
+from attest.running.processes import end_marked
+from attest.running.sealing import fingerprint
 from attest.running.stopping import stop_on_signals, stop_without_reader
 from attest.sealed.outside import ended_by
 from attest.spec import Spec, SpecError
@@ -52,6 +54,7 @@ class Conformance:
         self._deaths = 0
         self._workers: list[Any] = []
         self._events: IO[str] | None = None
+        self._fingerprint = "" if worker else self._fingerprint_now()
 
     @classmethod
     def plan(cls, config: pytest.Config) -> Conformance:
@@ -94,7 +97,9 @@ class Conformance:
         self.plan_of_run = replace(plan, done=tuple(self.records))
 
     def let_go(self) -> None:
-        """Remove the locks and the temporary directory, however the run ended."""
+        """End what the run has started; remove the locks and the temporary directory, however it ended."""
+        if not self.worker:
+            end_marked(self.plan_of_run.shared)
         for kept in self._kept.values():
             kept.release()
         shutil.rmtree(self.plan_of_run.shared, ignore_errors=True)
@@ -159,6 +164,9 @@ class Conformance:
         self._deaths = 0 if report.when == "call" else self._deaths
         if self._events is not None:
             self.tell(record=record.to_json(), failure=self._failure_text(record))
+
+    def _fingerprint_now(self) -> str:
+        return fingerprint() if any(t.sealed for t in self.plan_of_run.targets) else ""
 
     def _trouble(self, text: str) -> None:
         if text not in self.troubles:
@@ -235,6 +243,8 @@ class Conformance:
             self._write(html="html" in session.config.option.attest_report)
         every = [r for records in self.by_implementation().values() for r in records]
         code = exit_code(every, asked=self.plan_of_run.asked, missing=self.missing)
+        if self._fingerprint != self._fingerprint_now():
+            self._trouble("files of the harness changed while an implementation was under seal")
         if exitstatus not in WHOLE or self.troubles:
             code = 3
         session.exitstatus = 2 if code < 2 and self.plan_of_run.refused else code
