@@ -184,7 +184,8 @@ def test_run_shows_the_pytest_command_and_passes_the_rest_on(attest):
     code, out, _ = attest("run", "-v", *shown, "--", "--collect-only")
     assert code == 0
     command = (
-        "pytest --attest-impl=mine.py --attest-criterion=M1.5a --attest-profile=quick -n 0 --collect-only"
+        "pytest --attest-impl=mine.py --attest-criterion=M1.5a --attest-seal-files --attest-profile=quick "
+        "-n 0 --collect-only"
     )
     assert out.splitlines()[0] == command
     assert "M1.5a[mine]" in out
@@ -197,7 +198,9 @@ def test_a_run_that_ends_without_its_records_is_exit_code_3(attest, tmp_path):
         "    def causal_mask(self, T, S): os.kill(os.getppid(), 9)\n"
         "def attest_implementations(): return [Quits()]\n"
     )
-    code, _, err = attest("run", "--impl", "quits.py", "-c", "M1.5a", "--profile", "quick", "-n", "0")
+    code, _, err = attest(
+        "run", "--impl", "quits.py", "--open", "-c", "M1.5a", "--profile", "quick", "-n", "0"
+    )
     assert code == 3  # with -n 0 the parent of the process that judges is pytest itself
     assert "the run ended before its records were complete, so it proves nothing" in err
 

@@ -3,14 +3,18 @@
 import os
 import re
 import shutil
+import subprocess
+import sys
 import tempfile
 import textwrap
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import attest
+from attest import machine
 from attest.boundary import JudgedImplementation
 from attest.checks.layouts import LAYOUTS, laid_out
 from attest.checks.side_effects import expect_no_side_effects, python_work
@@ -18,10 +22,13 @@ from attest.contract import Config
 from attest.judging.property import load_properties
 from attest.outcomes import Ended, Violation
 from attest.records.plan import Plan, Target
-from attest.registry import BrokenPlugin, load, read_request
+from attest.records.record import Record
+from attest.registry import BrokenPlugin, UsageError, load, read_request
+from attest.running import kept_records, plugin, selection, session
 from attest.running.isolation import Isolation
 from attest.running.judging import Settings, judge
 from attest.running.sealing import sealed_implementations
+from attest.sealed.implementation import BringsMilestones
 from attest.sealed.outside import live
 from attest.spec import load_spec
 
@@ -284,3 +291,88 @@ def test_checkpoints_pass_between_the_two_processes(sealed):
     with tempfile.TemporaryDirectory() as directory:
         impl.build("attention", Config()).component(q=directory, k=1, v=1)
         assert os.listdir(directory) == ["it"]
+
+
+DAEMON = """
+import subprocess, sys
+subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)", {mark!r}], start_new_session=True)
+return np.zeros(1)
+"""
+
+
+@pytest.mark.parametrize("mode", ["--sealed", "--open"])
+def test_what_it_starts_in_a_session_of_its_own_ends_with_the_run(mode, tmp_path):
+    mark = f"attest-test-{os.getpid()}{mode}"
+    body = textwrap.indent(DAEMON.format(mark=mark).strip(), " " * 12).strip()
+    (tmp_path / "mine.py").write_text(PLUGIN.format(body=body))
+    attest_command = Path(sys.executable).with_name("attest")
+    words = ["run", "--impl", "mine.py", mode, "-c", "M1.2", "--profile", "quick", "-n", "0"]
+    run = subprocess.run([attest_command, *words], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert run.returncode == 1, run.stderr
+    lines = [p.read_bytes() for p in Path("/proc").glob("[0-9]*/cmdline") if p.exists()]
+    assert not any(mark.encode() in line for line in lines)
+
+
+def test_the_harness_changed_under_seal_is_no_result(monkeypatch):
+    plan = Plan((Target("mine", "mine.py", "mine", sealed=True),), ("M1.2",), reports="")
+    found = iter(["before", "after"])
+    monkeypatch.setattr(session, "fingerprint", lambda: next(found))
+    conformance = session.Conformance(plan, SPEC, worker=False)
+    assert conformance._fingerprint == "before"
+    assert conformance._fingerprint_now() == "after"
+
+
+def test_a_plugin_with_checks_of_its_own_is_refused_under_seal(tmp_path, sealed):
+    path = tmp_path / "mine.py"
+    path.write_text(PLUGIN.format(body="pass") + "\ndef attest_milestones(): return []\n")
+    with pytest.raises(BringsMilestones, match="judge it unsealed"):
+        sealed(path)
+    found = selection.targets([str(path)], dtype=None, device="cpu", seal=selection.Seal.FILES)[0]
+    assert [target.sealed for target in found] == [False]
+
+
+def test_each_worker_gets_a_gpu_of_its_own(monkeypatch):
+    monkeypatch.setattr(session, "visible_gpus", lambda: ["2", "5"])
+    plan = Plan((Target("mine", "mine.py", "mine", device="cuda"),), ("M1.2",), reports="")
+    conformance = session.Conformance(plan, SPEC, worker=False)
+    nodes = [SimpleNamespace(workerinput={}) for _ in range(3)]
+    for node in nodes:
+        conformance.pytest_configure_node(node)
+    assert [node.workerinput["attest_gpu"] for node in nodes] == ["2", "5", "2"]
+
+
+def test_auto_workers_are_as_many_as_gpus(monkeypatch):
+    monkeypatch.setattr(machine, "visible_gpus", lambda: ["0", "1", "2"])
+    option = SimpleNamespace(attest_impl=["eager"], attest_device="cuda")
+    assert plugin.pytest_xdist_auto_num_workers(SimpleNamespace(option=option)) == 3
+    option.attest_device = "cpu"
+    assert plugin.pytest_xdist_auto_num_workers(SimpleNamespace(option=option)) is None
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        "case=attention[B=1000000000 T=2 S=2 d_k=1 d_v=1 regime=unit dtype=float32 seed=0]",
+        "case=attention[B=-1 T=2 S=2 d_k=1 d_v=1 regime=unit dtype=float32 seed=0]",
+        "case=attention[B=1.5 T=2 S=2 d_k=1 d_v=1 regime=unit dtype=float32 seed=0]",
+        "case=attention[B=1 T=2 S=2 d_k=1 d_v=1 regime=nowhere dtype=float32 seed=0]",
+        "case=attention[B=1 T=2 S=2 d_k=1 d_v=1 regime=unit dtype=float99 seed=0]",
+        "case=attention[B=1 T=2 S=2 d_k=1 d_v=1 regime=unit dtype=float32 seed=-5]",
+        "case=" + "[" * 4000,
+    ],
+)
+def test_a_case_that_makes_no_sense_is_refused_before_the_run(case):
+    with pytest.raises(UsageError) as caught:
+        selection.check_case(case, [FORMULA], ())
+    assert "\n" not in str(caught.value)
+
+
+def test_resuming_from_a_line_that_is_no_record_is_refused(tmp_path):
+    """A number where a word must be; a line that was cut short in the middle of the file."""
+    good = Record("mine", "M1.2", "M1", "must", profile="quick").to_json()
+    read = kept_records._records
+    home = tmp_path / "mine"
+    assert [r.criterion for r in read([good, good[:20]], home, SPEC)] == ["M1.2"]
+    for bad in (good.replace('"must"', "5"), good[:20], "[]", "null"):
+        with pytest.raises(UsageError, match=r"line 2 of .*records.jsonl is no record .*without --resume"):
+            list(read([bad, good], home, SPEC))

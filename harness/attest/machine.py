@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from collections.abc import Iterable
 
 
@@ -13,6 +14,17 @@ def cuda_available() -> bool:
     import torch
 
     return bool(torch.cuda.is_available())
+
+
+def visible_gpus() -> list[str]:
+    """What CUDA_VISIBLE_DEVICES names, or the numbers of all devices that torch sees."""
+    if not cuda_available():
+        return []
+    import torch
+
+    count = int(torch.cuda.device_count())
+    named = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()]
+    return named[:count] or [str(i) for i in range(count)]
 
 
 def lacking(needs: Iterable[str]) -> str:

@@ -31,9 +31,8 @@ import click
 @click.option("--seeds", metavar="A..B", help="Every seed from A to B, one run each, merged into one report.")
 @click.option("--case", metavar="CASE", help="Run this one case, as a report prints it.")
 @click.option("--resume", is_flag=True, help="Judge only what a run that was stopped left out.")
-@click.option(
-    "--sealed", is_flag=True, help="Keep each implementation where the harness is out of its reach."
-)
+@click.option("--sealed/--open", default=None, help="Keep implementations where the harness is out of their "
+              "reach, or beside it. [default: sealed for a file on Linux, else open]")  # fmt: skip
 @click.option("--shard", metavar="K/N", help="Judge the K-th of N parts; `attest merge` joins their reports.")
 @click.option("-n", "workers", metavar="N", help="Worker processes, or auto; 0 judges one after the other. "
               "[default: 2, or the number of cores if fewer]")  # fmt: skip
@@ -57,7 +56,7 @@ def command(
     seeds: str | None,
     case: str | None,
     resume: bool,
-    sealed: bool,
+    sealed: bool | None,
     shard: str | None,
     workers: str | None,
     as_json: bool,
@@ -77,6 +76,8 @@ def command(
     arguments += [f"--attest-milestone={m}" for m in milestone]
     arguments += [f"--attest-criterion={c}" for c in criterion]
     arguments += ["--attest-resume"] if resume else []
+    if sealed is None and any(".py" in i for i in impl):
+        arguments.append("--attest-seal-files")
     arguments += ["--attest-sealed"] if sealed else []
     settings: dict[str, str | None] = {
         "profile": profile,

@@ -326,6 +326,9 @@ def regimes() -> st.SearchStrategy[str]:
     return st.sampled_from(REGIMES)
 
 
+LARGEST_SIZE = 4096  # of a case that is typed; what is drawn stays far below
+
+
 def parse_value(text: str) -> Any:
     """A case, a number or a word, as `print_drawn` wrote it."""
     match = re.fullmatch(r"(\w+)\[(.*)\]", text)
@@ -346,7 +349,19 @@ def parse_value(text: str) -> Any:
         if given.name in values and wants_word != isinstance(values[given.name], str):
             what = "a word" if wants_word else "a number"
             raise ValueError(f"{kind}[{given.name}={pairs[given.name]}] is not {what}; paste the whole line")
+        _check_number(kind, given.name, values.get(given.name), given.default)
     return _kinds[kind](**values)
+
+
+def _check_number(kind: str, name: str, value: Any, default: Any) -> None:
+    """What no strategy draws: a size below 0 or beyond memory, a fraction in place of a whole number."""
+    if not isinstance(value, int | float) or not isinstance(default, int):
+        return
+    is_size = name.isupper() or name.startswith("d_")
+    fits = isinstance(value, int) and (not is_size or 0 <= value <= LARGEST_SIZE) and abs(value) < 2**63
+    if not fits:
+        rule = f"a whole number from 0 to {LARGEST_SIZE}" if is_size else "a whole number below 2**63"
+        raise ValueError(f"{kind}[{name}={str(value)[:30]}] is no value of a case; give {rule}")
 
 
 def _literal(text: str) -> Any:
@@ -354,5 +369,5 @@ def _literal(text: str) -> Any:
         return float(text)
     try:
         return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
+    except (ValueError, SyntaxError, MemoryError, RecursionError):  # thousands of brackets exhaust its parser
         return text

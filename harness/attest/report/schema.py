@@ -31,9 +31,16 @@ def report_schema() -> Schema:
     return schema
 
 
-def first_misfit(document: Any, schema: Schema) -> str:
+@cache
+def record_schema() -> Schema:
+    """What a line of records.jsonl after the first must look like."""
+    whole = json.loads(Path(__file__).with_name("records.schema.json").read_text(encoding="utf-8"))
+    return {"$ref": "#/$defs/record", "$defs": whole["$defs"]}
+
+
+def first_misfit(document: Any, schema: Schema, where: str = "report") -> str:
     """Where the document is not as the schema says, and what is required there; empty where it is."""
-    return next(_misfits(document, schema, schema, "report"), "")
+    return next(_misfits(document, schema, schema, where), "")
 
 
 def _misfits(value: Any, rule: Schema, whole: Schema, where: str) -> Iterator[str]:

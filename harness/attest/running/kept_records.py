@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from attest.records.plan import Plan, Target
-from attest.records.record import VERDICTS, Record
+from attest.records.record import Record
 from attest.registry import UsageError, printable, registered
+from attest.report.schema import first_misfit, record_schema
 from attest.spec import Spec
 
 RECORDS, LOCK = "records.jsonl", "run.lock"
@@ -91,7 +92,7 @@ class KeptRecords:
         if not lines:
             return []
         self._check_settings(lines[0])
-        found = {r.criterion: r for r in _records(lines[1:], self.home.name, spec)}
+        found = {r.criterion: r for r in _records(lines[1:], self.home, spec)}
         # A fault of ours is judged again; so is a criterion whose text has changed.
         return [found[id] for id in wanted if id in found and not found[id].internal]
 
@@ -148,14 +149,22 @@ def _sources(target: Target) -> Iterator[Path]:
             yield Path(found.origin)
 
 
-def _records(lines: list[str], label: str, spec: Spec) -> Iterator[Record]:
-    """Those that are whole and of this implementation; the last line may have been cut short."""
-    for line in lines:
-        with suppress(ValueError, KeyError, TypeError, AttributeError):
-            record = Record.from_json(line)
-            known = record.criterion in spec.by_id and record.verdict in VERDICTS
-            if known and record.implementation == label:
-                yield record
+def _records(lines: list[str], home: Path, spec: Spec) -> Iterator[Record]:
+    """Those of this implementation and spec. Only the last line may have been cut short."""
+    for number, line in enumerate(lines, 2):
+        try:
+            data = json.loads(line)
+        except (ValueError, RecursionError):
+            data = None
+            if number == len(lines) + 1:
+                return
+        if misfit := first_misfit(data, record_schema(), "record"):
+            raise UsageError(
+                f"line {number} of {printable(str(home / RECORDS))} is no record ({printable(misfit)[:99]}); "
+                "run again without --resume"
+            )
+        if data["criterion"] in spec.by_id and data["implementation"] == home.name:
+            yield Record.from_json(line)
 
 
 def _held(path: Path) -> IO[str]:

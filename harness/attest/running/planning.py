@@ -16,7 +16,7 @@ from pathlib import Path
 
 from attest.records.plan import Plan, Target, added
 from attest.registry import UsageError, printable
-from attest.running.selection import PROFILES, check_case, check_reports, select, targets
+from attest.running.selection import PROFILES, Seal, check_case, check_reports, select, targets
 from attest.spec import Criterion, Spec, load_spec
 
 MARK = "of-an-attest-run"  # a file that tells our temporary directories from anybody else's
@@ -31,7 +31,7 @@ def planned(option: Namespace) -> tuple[Plan, Spec]:
         option.attest_impl,
         dtype=option.attest_dtype,
         device=option.attest_device,
-        sealed=option.attest_sealed,
+        seal=_seal(option),
     )
     spec = load_spec(added(found))
     criteria, unknown = select(spec, option.attest_milestone, option.attest_criterion)
@@ -53,6 +53,12 @@ def planned(option: Namespace) -> tuple[Plan, Spec]:
         shard=shard,
     )
     return plan, spec
+
+
+def _seal(option: Namespace) -> Seal:
+    if option.attest_sealed:
+        return Seal.ALL
+    return Seal.FILES if option.attest_seal_files and sys.platform == "linux" else Seal.NONE
 
 
 def _check_words(option: Namespace) -> None:

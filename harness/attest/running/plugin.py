@@ -45,6 +45,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="keep the implementation in a process of its own",
     )
+    add("--attest-seal-files", action="store_true", help=argparse.SUPPRESS)  # what `attest run` asks for
     add("--attest-events", default="", help=argparse.SUPPRESS)
 
 
@@ -84,6 +85,16 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, Any, Any]:
             raise
         print(f"ERROR: {error}", file=sys.stderr)
         return 2  # pytest's own code would be 4
+
+
+@pytest.hookimpl(optionalhook=True, tryfirst=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    """`-n auto` on CUDA: one worker for each GPU."""
+    if not config.option.attest_impl or config.option.attest_device != "cuda":
+        return None
+    from attest.machine import visible_gpus
+
+    return len(visible_gpus()) or None
 
 
 def _check_paths(config: pytest.Config) -> None:

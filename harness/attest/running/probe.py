@@ -12,6 +12,7 @@ from attest.milestone_registry import PARTS, bring_milestones, check_parts
 from attest.outcomes import Ended
 from attest.registry import BrokenPlugin, UsageError, load, offered, parse_request, printable, sentence
 from attest.running.sealing import sealed_implementations
+from attest.sealed.implementation import BringsMilestones
 
 
 def main(text: str, answer: int, *, sealed: bool = False) -> None:
@@ -21,7 +22,7 @@ def main(text: str, answer: int, *, sealed: bool = False) -> None:
     """
     found: list[dict[str, Any]] = []
     milestones: list[dict[str, Any]] = []
-    broken = ""
+    broken, needs_open = "", False
     try:
         request = parse_request(text)
         if not sealed:
@@ -36,11 +37,13 @@ def main(text: str, answer: int, *, sealed: bool = False) -> None:
                 f"{printable(text)}: two implementations are named {repeated[0]!r}; give each its own name"
             )
     except (BrokenPlugin, UsageError) as error:
-        broken = str(error)
+        broken, needs_open = str(error), isinstance(error, BringsMilestones)
     except (Exception, Ended) as error:
         broken = f"{printable(text)}: asking what it offers raised {sentence(error)}"
     with os.fdopen(answer, "w", encoding="utf-8") as file:
-        json.dump({"found": found, "milestones": milestones, "broken": broken}, file)
+        json.dump(
+            {"found": found, "milestones": milestones, "broken": broken, "needs_open": needs_open}, file
+        )
 
 
 def _sent(milestone: Milestone) -> dict[str, Any]:

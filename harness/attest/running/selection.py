@@ -9,8 +9,9 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +19,23 @@ from attest.contract import Milestone
 from attest.declared import DTYPES
 from attest.judging.property import load_properties, parse_case, parse_drawn
 from attest.machine import cuda_available
+from attest.outcomes import NotOffered
 from attest.records.plan import Target, bring
-from attest.registry import NAME_RULE, Request, UsageError, parse_request, printable, registered
+from attest.registry import NAME_RULE, Request, UsageError, parse_request, printable, registered, sentence
 from attest.running.processes import end_group
 from attest.spec import Criterion, Spec
 
 PROBE_SECONDS = 120
 MOST_ANSWER = 2**20  # bytes a plugin may take to say what it holds
 PROFILES = ("quick", "standard", "deep")
+
+
+class Seal(Enum):
+    """Which implementations are kept in a process where the harness is not."""
+
+    NONE = "none"
+    FILES = "files"  # but for those that bring checks of their own
+    ALL = "all"
 
 
 def select(
@@ -47,14 +57,14 @@ def select(
 
 
 def targets(
-    requests: Iterable[str], *, dtype: str | None, device: str, sealed: bool = False
+    requests: Iterable[str], *, dtype: str | None, device: str, seal: Seal = Seal.NONE
 ) -> tuple[tuple[Target, ...], list[str]]:
     """The implementations behind each --impl, and a sentence for each request that names none."""
     found: dict[str, Target] = {}
     refused: list[str] = []
     for text in requests:
         try:
-            for target in _targets(parse_request(text), dtype, device, sealed):
+            for target in _targets(parse_request(text), dtype, device, seal):
                 _check_unique(found.get(target.label), target)
                 found[target.label] = target
         except UsageError as error:
@@ -62,11 +72,14 @@ def targets(
     return tuple(found.values()), refused
 
 
-def _targets(request: Request, dtype: str | None, device: str, sealed: bool) -> list[Target]:
+def _targets(request: Request, dtype: str | None, device: str, seal: Seal) -> list[Target]:
     options = dict(request.options)
     own_dtype = _choice(options.get("dtype", dtype), DTYPES, "dtype")
     own_device = check_device(options.get("device", device))
+    sealed = seal is Seal.ALL or (seal is Seal.FILES and request.is_file)
     answer = _answer(request, sealed)
+    if answer.needs_open and seal is Seal.FILES:
+        sealed, answer = False, _answer(request, False)
     return [
         Target(
             _label(name, request.options, own_dtype),
@@ -110,14 +123,33 @@ def check_case(text: str, chosen: Iterable[Criterion], found: Iterable[Target]) 
     wanted, line = parse_case(text)
     drawn = [set(p.strategies) for p in properties if not wanted or p.name == wanted]
     try:
-        names = set(parse_drawn(line))
+        values = parse_drawn(line)
     except ValueError as error:
         raise UsageError(printable(str(error))) from None
+    names = set(values)
     if names not in drawn:
         raise UsageError(
             f"case={printable(text)!r} fits none of the criteria chosen; paste the whole line of the report "
             "and name its --criterion"
         )
+    _check_made(text, values)
+
+
+def _check_made(text: str, values: Mapping[str, Any]) -> None:
+    """UsageError for a case whose numbers and words have the right kinds and make no inputs."""
+    for name, value in values.items():
+        try:
+            if name == "case" and isinstance(value, str | int | float | list | tuple):
+                raise ValueError("that is no case")
+            _choice(getattr(value, "dtype", None), DTYPES, "dtype")
+            getattr(value, "inputs", None)
+        except NotOffered:
+            continue
+        except (Exception, MemoryError) as error:
+            shown = printable(text)[:300]
+            raise UsageError(
+                f"case={shown!r} cannot be made ({sentence(error)}); paste the whole line of the report"
+            ) from None
 
 
 def check_device(device: str) -> str:
@@ -142,6 +174,7 @@ class Answer:
     found: tuple[dict[str, Any], ...] = ()
     broken: str = ""
     milestones: tuple[Milestone, ...] = ()
+    needs_open: bool = False  # broken only because it was asked under seal
 
 
 def ask(request: Request, *, sealed: bool = False) -> Answer:
@@ -185,7 +218,7 @@ def _ended(command: Sequence[str], answer: int) -> int | None:
 def _read(answer: Any) -> Answer:
     milestones = tuple(Milestone(**given) for given in answer["milestones"])
     found = tuple({**one, "name": str(one["name"])} for one in answer["found"])
-    return Answer(found, str(answer["broken"]), milestones)
+    return Answer(found, str(answer["broken"]), milestones, bool(answer["needs_open"]))
 
 
 def _answer(request: Request, sealed: bool) -> Answer:
@@ -193,7 +226,7 @@ def _answer(request: Request, sealed: bool) -> Answer:
     if request.is_registered and registered()[request.target].module.startswith("attest_impls."):
         return Answer(({"name": request.target},))
     answer = ask(request, sealed=sealed)
-    return Answer(broken=answer.broken) if answer.broken else answer
+    return replace(answer, found=(), milestones=()) if answer.broken else answer
 
 
 def _stem(request: Request) -> str:

@@ -14,6 +14,7 @@ from typing import IO, Any
 
 import pytest
 
+from attest.machine import visible_gpus
 from attest.records.plan import Plan
 from attest.records.record import ERROR, FAIL, KNOWN, NOT_CLAIMED, NOT_OFFERED, NOT_RUN, PASS, THIN, Record
 from attest.records.verdicts import exit_code, with_blocks
@@ -80,6 +81,8 @@ class Conformance:
         workerinput: dict[str, Any] = config.workerinput  # type: ignore[attr-defined]
         plan = Plan.from_json(workerinput["attest"])
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+        if gpu := workerinput.get("attest_gpu"):
+            os.environ["CUDA_VISIBLE_DEVICES"] = gpu  # before anything of this worker looks for a device
         return cls(plan, plan.spec, worker=True)
 
     def _hold(self, *, resume: bool) -> None:
@@ -128,6 +131,9 @@ class Conformance:
     def pytest_configure_node(self, node: Any) -> None:
         """Send the plan to a worker."""
         node.workerinput["attest"] = self.plan_of_run.to_json()
+        if any(target.device == "cuda" for target in self.plan_of_run.targets):
+            gpus = visible_gpus()
+            node.workerinput["attest_gpu"] = gpus[len(self._workers) % len(gpus)] if gpus else ""
         self._workers.append(node)
 
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:

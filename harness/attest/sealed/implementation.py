@@ -12,6 +12,10 @@ from attest.registry import NAME_RULE, BrokenPlugin, Request, printable
 from attest.sealed.outside import Channel, Remote, called
 
 
+class BringsMilestones(BrokenPlugin):
+    """The plugin cannot be judged under seal."""
+
+
 class SealedImplementation:
     """Has the attributes of the implementation in the other process. Its declarations were read once."""
 
@@ -35,7 +39,7 @@ def opened(channel: Channel, request: Request) -> list[SealedImplementation]:
     source = printable(request.target)
     answer = asked(channel, request)
     if answer["milestones"]:
-        raise BrokenPlugin(
+        raise BringsMilestones(
             f"{source}: it brings milestones, whose checks run in the process that judges; judge it unsealed"
         )
     found = [SealedImplementation(declared, declared["object"]) for declared in answer["found"]]
