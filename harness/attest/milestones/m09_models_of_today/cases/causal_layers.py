@@ -95,7 +95,8 @@ class CausalLayerCase(OperationCase):
     def positions(self) -> Array:
         """(B, T)."""
         if self.place == "real":
-            return np.maximum(np.cumsum(self.real, axis=1) - 1, 0)
+            before: Array = np.maximum(np.cumsum(self.real, axis=1) - 1, 0)
+            return before
         first = SHIFT * np.arange(self.B)[:, None] if self.place == "shifted" else np.zeros((self.B, 1), int)
         counted: Array = first + np.arange(self.T)
         return counted

@@ -11,5 +11,5 @@ law_holds(
     language_model_cases(),
     "language_model",
     name="language_model_equals_its_formula",
-    sentence="The logits at every real token, with every option that is claimed and padding where it is taken.",
+    sentence="The logits at every real token, with every claimed option and padding where it is taken.",
 )
