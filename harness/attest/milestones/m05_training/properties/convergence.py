@@ -23,8 +23,8 @@ BY_HEART = 500
 def it_reads_its_source(impl: JudgedImplementation, architecture: Architecture) -> None:
     """The loss falls below half of what is possible without reading the source.
 
-    Over all sources of one symbol no decoder that ignores its memory has a mean loss below ln 8 / 2. This takes
-    a minute; the criteria after it train for an hour and cannot say what is wrong.
+    Over all sources of one symbol no decoder that ignores its memory has a mean loss below ln 8 / 2. This
+    takes a minute; the criteria after it train for an hour and cannot say what is wrong.
     """
     note_case(f"copy one of {SYMBOLS} symbols, d_model=32, 1+1 layers, {FEW_STEPS} steps", "one symbol")
     case = OneSymbolCase(architecture=architecture).fitted(impl)

@@ -157,7 +157,7 @@ def training_uses_dropout_and_evaluation_does_not(
         for batch in case.batches:
             quiet = float(case.shadow().evaluation_loss(whole_parameters(trainer), [batch]).value)
             gaps.append(abs(trainer.step(batch)["loss"] - quiet))
-        # Four noisy losses all this near the quiet ones do not happen by chance: half of all numbers are dropped.
+        # Half of all numbers are dropped: four noisy losses this near the quiet ones are not chance.
         near = f"within {max(gaps):.2g} of those without"
         seen = f"the losses of four steps with dropout {case.dropout} {when} are {near}"
         expect(max(gaps) > 1e-3, f"{seen}; training should be in train mode")
