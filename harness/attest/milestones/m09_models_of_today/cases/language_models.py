@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from attest.boundary import JudgedImplementation
 from attest.checks.arrays import expect_shape
 from attest.contract import Array
-from attest.judging.cases import OperationCase, dtypes, options_of, picks, seeds
+from attest.judging.cases import OperationCase, dtypes, picks, seeds
+from attest.judging.options import options_of
 
 # LayerNorm, learned positions, GELU and biases; RMSNorm, rotary positions, a gate, fewer key heads of a width
 # of their own and no biases.
