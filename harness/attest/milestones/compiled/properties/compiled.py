@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from attest.milestones.compiled.cases.compiled import (
     batch,
     config_of,
     inputs_of,
-    new,
+    new_component,
     operations,
     report_of,
     tokens,
@@ -39,13 +40,13 @@ UNFIT = (
 
 def jobs(impl: JudgedImplementation) -> dict[str, Job]:
     """The components and what is done with them; what is not offered is left out."""
-    model, decoder = new(impl, "transformer"), new(impl, "transformer")
+    model, decoder = new_component(impl, "transformer"), new_component(impl, "transformer")
     inputs = inputs_of("transformer", model.config, 4)
     found: dict[str, Job] = {"the forward pass": (model.component, lambda: model(**inputs))}
     if hasattr(decoder.component, "start"):
         state = decoder.start(inputs["source"])
         found["a decoding step"] = (decoder.component, lambda: decoder.step(state, tokens()))
-    trainer = impl.construct("trainer", impl.placed(config_of(impl, "trainer")))
+    trainer = impl.construct("trainer", impl.with_run_options(config_of(impl, "trainer")))
     found["a training step"] = (trainer, lambda: guarded("trainer.step", lambda: trainer.step(batch())))
     return found
 
@@ -67,7 +68,7 @@ def each_job_is_one_graph(impl: JudgedImplementation) -> None:
 @verifies("MC.2")
 def a_hundred_steps_compile_at_most_twice(impl: JudgedImplementation) -> None:
     """Once for the step, once more for a second form of its inputs."""
-    model = new(impl, "transformer")
+    model = new_component(impl, "transformer")
     note_case(f"{STEPS} steps of one token, {B} rows", "decoding")
     state = model.start(inputs_of("transformer", model.config, 4)["source"])
     before = report_of(model.component, "transformer")["compilations"]
@@ -108,7 +109,7 @@ def a_kept_output_stays(impl: JudgedImplementation) -> None:
     for operation in ("attention", "encoder_layer", "transformer"):
         if not impl.offers(operation):
             continue
-        component = new(impl, operation)
+        component = new_component(impl, operation)
         note_case(f"{operation} called twice", "forward")
         first, second = (inputs_of(operation, component.config, 4, seed) for seed in (0, 1))
         kept = guarded(operation, lambda c=component, i=first: c.component(**fresh(i)))  # type: ignore[misc]
@@ -121,7 +122,7 @@ def a_kept_output_stays(impl: JudgedImplementation) -> None:
 @verifies("MC.4")
 def kept_logits_stay(impl: JudgedImplementation) -> None:
     """The very array that a step gave, after the next two steps."""
-    model = new(impl, "transformer")
+    model = new_component(impl, "transformer")
     note_case("three steps", "decoding")
     state = model.start(inputs_of("transformer", model.config, 4)["source"])
     step = model.component.step
@@ -138,7 +139,7 @@ def bad_input_is_refused(impl: JudgedImplementation) -> None:
     for operation, wrongs in bad_inputs(impl).items():
         if not impl.offers(operation):
             continue
-        component = new(impl, operation)
+        component = new_component(impl, operation)
         for when in ("at first", "after a good call"):
             for what, inputs in wrongs.items():
                 note_case(f"{operation}: {what}, {when}", when)
@@ -173,7 +174,7 @@ def one_token_too_many_is_refused(impl: JudgedImplementation) -> None:
     """The cache has max_len places."""
     if not impl.offers("transformer"):
         return
-    model = new(impl, "transformer")
+    model = new_component(impl, "transformer")
     if not hasattr(model.component, "start"):
         return
     note_case("a step of max_len + 1 tokens, and one out of the vocabulary", "decoding")
@@ -190,7 +191,7 @@ def compiled_code_really_ran(impl: JudgedImplementation) -> None:
     for operation in ("attention", "multi_head_attention", "encoder_layer", "transformer"):
         if not impl.offers(operation):
             continue
-        component = new(impl, operation)
+        component = new_component(impl, operation)
         ran = report_of(component.component, operation)["compiled_calls"]
         for n in (4, 3, 4):
             note_case(f"{operation} of length {n}", operation)
@@ -210,16 +211,16 @@ def everything_is_made_on_the_device_of_the_input(impl: JudgedImplementation) ->
         raise NotRun("its modules are put on another device, as cannot be done across a seal; run open")
     config = config_of(impl, "transformer")
     names = [name for name in ("transformer", "loss") if impl.offers(name)]
-    built = [impl.construct(name, impl.placed(config).but(device="cpu")) for name in names]
+    built = [impl.construct(name, impl.with_run_options(config).but(device="cpu")) for name in names]
     if not all(is_torch(component) for component in built):
         raise NotOffered("its components hold no torch module as `module` and no `config`")
     note_case(f"{', '.join(names)} on fake CUDA tensors", "fake cuda")
     with on_fake_cuda(*built) as copies:
-        use(impl, names, copies, config, gradients=False, where="fake CUDA tensors")
+        expect_runs(impl, names, copies, config, gradients=False, where="fake CUDA tensors")
     note_case(f"{', '.join(names)} on the meta device", "meta")
     with without_numbers():
-        moved = [impl.construct(name, impl.placed(config).but(device="meta")) for name in names]
-        use(impl, names, moved, config, gradients=True, where="the meta device")
+        moved = [impl.construct(name, impl.with_run_options(config).but(device="meta")) for name in names]
+        expect_runs(impl, names, moved, config, gradients=True, where="the meta device")
 
 
 @verifies("MC.7a")
@@ -229,14 +230,14 @@ def a_real_device_gives_the_same(impl: JudgedImplementation) -> None:
     names = [name for name in ("transformer", "loss") if impl.offers(name)]
     built = [impl.construct(name, config.but(options=impl.options)) for name in names]
     note_case(f"{', '.join(names)} on CUDA", "cuda")
-    use(impl, names, built, config, gradients=True, where="CUDA")
+    expect_runs(impl, names, built, config, gradients=True, where="CUDA")
     model = JudgedComponent("transformer", built[0], config, impl)
     parameters = random_parameters("transformer", config, np.random.default_rng(5))
     model.load(parameters)
     expect_right(impl, model, parameters, 5)
 
 
-def use(
+def expect_runs(
     impl: JudgedImplementation,
     names: list[str],
     components: list[Any],
@@ -250,19 +251,18 @@ def use(
         part = JudgedComponent(name, component, config, impl)
         inputs = inputs_of(name, config, 4)
         done = f"{name} on {where}"
-        placed(done, lambda p=part, i=inputs: p(**i))  # type: ignore[misc]
+        expect_on_device(done, partial(part, **inputs))
         if gradients:
-            cotangent = expected(
-                name, config, random_parameters(name, config, np.random.default_rng(5)), inputs
-            )
+            parameters = random_parameters(name, config, np.random.default_rng(5))
             output = OPERATIONS[name].output
-            ones = {output: np.ones_like(cotangent[output].value, dtype=np.float32)}
-            placed(f"the backward pass of {done}", lambda p=part, i=inputs, o=ones: p.gradients(i, o))  # type: ignore[misc]
+            shape = expected(name, config, parameters, inputs)[output].value.shape
+            ones = {output: np.ones(shape, np.float32)}
+            expect_on_device(f"the backward pass of {done}", partial(part.gradients, inputs, ones))
         if hasattr(component, "start"):
-            placed(f"cached decoding of {done}", lambda p=part, i=inputs: decode(p, i["source"]))  # type: ignore[misc]
+            expect_on_device(f"cached decoding of {done}", partial(decode, part, inputs["source"]))
 
 
-def placed(what: str, call: Callable[[], Any]) -> None:
+def expect_on_device(what: str, call: Callable[[], Any]) -> None:
     """Run the call; any exception means that a tensor is on the wrong device."""
     try:
         call()

@@ -1,4 +1,4 @@
-"""M1: work, laws of order, batch and linearity, refusals, hygiene."""
+"""M1: work, laws of order, batch and linearity, refusals, side effects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""M2: masks over heads, laws of order and batch, memory layout, hygiene, queries that see nothing."""
+"""M2: masks over heads, laws of order and batch, memory layout, side effects, queries that see nothing."""
 
 from __future__ import annotations
 

@@ -118,12 +118,12 @@ def gradients_follow_what_was_dropped(impl: JudgedImplementation) -> None:
 def sublayers_of_a_pre_norm_layer_are_dropped(impl: JudgedImplementation) -> None:
     """out - x is a sum of the sublayers' constants, each 0 or 1/(1-p) of itself; nothing else moves."""
     for operation in SUBLAYERS:
-        for layer in dict.fromkeys(bare(impl, operation, "pre", rate) for rate in RATES):
+        for layer in dict.fromkeys(bare_layer(impl, operation, "pre", rate) for rate in RATES):
             if layer is not None:
                 expect_each_dropped(read_sum(impl, layer), layer)
 
 
-def bare(impl: JudgedImplementation, operation: str, norm: str, rate: float) -> BareLayer | None:
+def bare_layer(impl: JudgedImplementation, operation: str, norm: str, rate: float) -> BareLayer | None:
     """None where this placement of the norm is not offered."""
     layer = BareLayer(part=operation, norm=norm, rate=rate, dtype=impl.dtypes[-1]).fitted(impl)
     note_case(
@@ -178,8 +178,8 @@ def expect_each_dropped(masks: Mapping[str, Array], layer: BareLayer) -> None:
 def sublayers_of_a_post_norm_layer_are_dropped(impl: JudgedImplementation) -> None:
     """The same under the norm, one sublayer at a time; its stretch and shift are read off known features."""
     for operation, sublayers in SUBLAYERS.items():
-        layer = bare(impl, operation, "post", 0.4)
-        if layer is None and bare(impl, operation, "pre", 0.4) is None:
+        layer = bare_layer(impl, operation, "post", 0.4)
+        if layer is None and bare_layer(impl, operation, "pre", 0.4) is None:
             raise NotOffered(f"{operation} takes neither norm='pre' nor norm='post'")
         for index, name in enumerate(sublayers if layer is not None else ()):
             assert layer is not None

@@ -233,7 +233,7 @@ def tables_of_a_new(impl: JudgedImplementation, operation: str, pad_id: int) -> 
     """The embeddings of a component as it was built, before any load."""
     case = TokenCase(V=7, D=8, pad_id=pad_id, dtype=impl.dtypes[0])
     config = case.config.but(num_heads=2, num_encoder_layers=1, num_decoder_layers=1, seed=5)
-    config = impl.placed(offered_form(impl, operation, config))
+    config = impl.with_run_options(offered_form(impl, operation, config))
     component = JudgedComponent(operation, impl.construct(operation, config), config, impl)
     names = sorted(OPERATIONS[operation].tables)
     found = component.parameters()

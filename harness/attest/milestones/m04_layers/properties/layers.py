@@ -49,7 +49,7 @@ from attest.milestones.m04_layers.checks import (
     NARROW,
     expect_any_length,
     expect_output,
-    has,
+    has_method,
     output_of,
 )
 
@@ -244,7 +244,7 @@ def each_position_is_normed_on_its_own(impl: JudgedImplementation, case: NormCas
     changed[0, 0] = case.x[0, 0]
     after = output_of(component, {"x": changed})
     expect_same_bits(after[0, 0], before[0, 0], "output at a position that did not change")
-    if has(component, "train"):
+    if has_method(component, "train"):
         component.train(other)
         expect_same_bits(output_of(component, {"x": case.x}), before, "output in train mode")
 
@@ -290,8 +290,8 @@ for part in STACKS:
 
 
 def expect_no_trace_of_training(component: JudgedComponent, case: LayerCase) -> None:
-    """Dropout draws from a generator of its own."""
-    if not has(component, "train"):
+    """Dropout does not draw from the global generator."""
+    if not has_method(component, "train"):
         return
     before = global_state()
     component.train(case.seed)

@@ -28,7 +28,7 @@ from attest.milestones.m04_layers.checks import (
     expect_output,
     expect_parameters,
     expect_same_output,
-    has,
+    has_method,
     output_of,
 )
 from attest.outcomes import Expected, NotOffered, Violation
@@ -56,7 +56,7 @@ def expect_exactly_the_parameters(seen: dict[str, Array], part: str, config: Con
     wanted = shapes(part, config)
     missing, more = sorted(wanted.keys() - seen.keys()), sorted(seen.keys() - wanted.keys())
     expect(not missing, f"{part} lists no parameter {', '.join(missing[:3])} ({len(missing)} are missing)")
-    expect(not more, f"{part} lists a parameter {', '.join(more[:3])}, which is not one of its own")
+    expect(not more, f"{part} lists a parameter {', '.join(more[:3])}, which the spec does not give it")
     for name, shape in wanted.items():
         expect_shape(seen[name], shape, name)
 
@@ -131,7 +131,7 @@ def the_future_is_hidden_on_every_path(impl: JudgedImplementation) -> None:
     for (part, norm, mask), mode in product(paths, ("eval", "train")):
         case = LayerCase(part=part, norm=norm, mask=mask, B=2, T=5, S=4, D=8, H=2, F=16, N=2)
         case = case.but(seed=5, dtype=impl.dtypes[0]).fitted(impl)
-        if mode == "train" and not has(impl.build(case.part, case.config), "train"):
+        if mode == "train" and not has_method(impl.build(case.part, case.config), "train"):
             continue
         note_case(f"case={case} mode={mode}", part, norm, mask, mode)
         for cut in (0, 2, 3):
@@ -348,7 +348,7 @@ def expect_inert_in_training(impl: JudgedImplementation, case: LayerCase) -> Non
     case = case.but(B=2, T=5, S=6, D=8, H=2, F=16, N=2, seed=5, dtype=impl.dtypes[0]).fitted(impl)
     note_case(f"case={case} mode=train", case.part, case.norm)
     component = case.loaded(impl)
-    if not has(component, "train"):
+    if not has_method(component, "train"):
         return
     name, hidden = ("memory", ~case.memory_allowed[:, 0]) if case.decodes else ("x", ~case.real)
     changed = {**case.inputs, name: spoiled(case, case.inputs[name], hidden, 1e3)}

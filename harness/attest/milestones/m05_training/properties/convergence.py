@@ -56,7 +56,7 @@ def expect_learned(impl: JudgedImplementation, task: Task) -> None:
     sizes = "10 symbols, lengths 3 to 8, batch 64, d_model 64, 4 heads, 2+2 layers"
     note_case(f"{task.name}: {sizes}", task.name)
     model = trained(impl, task)
-    show(impl, task, model)
+    add_curves_and_samples(impl, task, model)
     lowest = min(loss for _, loss in model.validation)
     expect(
         model.step_below is not None,
@@ -65,7 +65,7 @@ def expect_learned(impl: JudgedImplementation, task: Task) -> None:
     )
 
 
-def show(impl: JudgedImplementation, task: Task, model: Trained) -> None:
+def add_curves_and_samples(impl: JudgedImplementation, task: Task, model: Trained) -> None:
     """Curves and samples for the report."""
     data, name = current().data, task.name
     curves = data.setdefault("curves", {})

@@ -86,7 +86,7 @@ def loss_is_stable(impl: JudgedImplementation, case: LossCase, size: float) -> N
 @verifies("M5.3", effort=0.5)
 @given(case=loss_cases(), level=st.sampled_from((0.0, 1.0, -30.0)))
 def equal_logits_give_ln_v(impl: JudgedImplementation, case: LossCase, level: float) -> None:
-    """Whoever knows nothing loses ln V, and a batch of nothing loses nothing."""
+    """Equal logits lose ln V per token, and a batch of padding alone loses 0."""
     flat = np.full_like(case.logits, level)
     wanted = case.expected_of(flat, case.labels)
     assert abs(float(wanted.value) - math.log(case.V)) < 1e-9

@@ -127,7 +127,7 @@ def logits_are_linear_in_the_projection(impl: JudgedImplementation, case: Teache
 def tied_weights_are_one_array(impl: JudgedImplementation, case: TeacherForcedCase) -> None:
     """No second array, and the one is used on both sides, scaled only where it is looked up."""
     model, weight = loaded(impl, case), f"{case.architecture.projection}.weight"
-    expect(weight not in model.parameters(), f"a tied model has a {weight} of its own")
+    expect(weight not in model.parameters(), f"a tied model lists {weight} beside the table it shares")
     seen = model(**case.inputs)["logits"]
     expect_logits(seen, case.expected, case.real, "logits of the tied model", factor=model.widening)
 

@@ -187,7 +187,7 @@ def expect_adam(impl: JudgedImplementation, case: AdamCase) -> JudgedOptimizer:
 
 
 def follow(optimizer: JudgedOptimizer, case: AdamCase, parameters: Arrays) -> None:
-    """Each step from where the optimiser stands; every number has a gradient of its own size."""
+    """Each step is judged from where the optimiser stands; the entries of a gradient differ in size."""
     adam, moments, eps = Parts(case.config).adam, Moments(), EPSILON[case.dtype]
     before = dict(parameters)
     for step, rate in enumerate(case.rates):

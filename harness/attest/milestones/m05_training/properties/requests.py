@@ -26,7 +26,7 @@ def a_schedule_counts_from_one(impl: JudgedImplementation, architecture: Archite
     if not impl.offers("learning_rate"):
         note_case("learning_rate is not offered", "refusal")
         return
-    rate = impl.construct("learning_rate", impl.placed(plain_case(impl, architecture).config))
+    rate = impl.construct("learning_rate", impl.with_run_options(plain_case(impl, architecture).config))
     for step in (0, -1, 2.5):
         _expect_refused(f"the learning rate of step {step}", partial(rate, step=step))
 

@@ -106,7 +106,7 @@ def uses(trainer: Any) -> dict[str, Callable[[list[Any]], Any]]:
 def expect_no_trace_of_training(
     trainer: JudgedTrainer, label: str, use: Callable[[list[Any]], Any], batches: Sequence[Arrays]
 ) -> None:
-    """One use of the trainer; what it does not offer leaves no trace either."""
+    """One use of the trainer; a method that it does not offer is passed over."""
     if not callable(getattr(trainer.trainer, label.removeprefix("trainer."), None)):
         return
     batches_given = [fresh(batch) for batch in batches]

@@ -171,7 +171,7 @@ def every_step_draws_noise_of_its_own(impl: JudgedImplementation, architecture: 
     trainer = trainer_of(impl, case)
     losses = [trainer.step(case.batches[1])["loss"] for _ in range(4)]
     seen = f"four steps on the same batch with dropout {case.dropout} gave losses within {np.ptp(losses):.2g}"
-    expect(np.ptp(losses) > 1e-3, f"{seen}; each should draw noise of its own")
+    expect(np.ptp(losses) > 1e-3, f"{seen}; each should draw other noise")
 
 
 @verifies("M5.10")

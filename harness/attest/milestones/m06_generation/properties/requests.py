@@ -35,7 +35,7 @@ def a_state_refuses_what_does_not_fit(impl: JudgedImplementation, architecture: 
     model, tokens = case.model(impl), case.tokens(0, case.B, 1)
 
     def stepped() -> Any:
-        """A state of its own for every question: one that is refused may be used up."""
+        """A new state for every question: a refused step may have used its state up."""
         return model.step(model.start(architecture.beginning(case.prompt)), tokens)[1]
 
     for rows in ([-1], [case.B], [0, case.B], [[0]]):

@@ -94,7 +94,7 @@ def an_unknown_activation_of_a_gate_is_refused(
 ) -> None:
     """On construction or by the first call, not taken for another."""
     if takes(impl, "feed_forward", case.config):
-        config = impl.placed(case.config.but(activation=name))
+        config = impl.with_run_options(case.config.but(activation=name))
         expect_refused(lambda: impl.raw_build("feed_forward", config)(x=case.x), f"activation={name!r}")
 
 
