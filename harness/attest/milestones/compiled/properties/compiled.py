@@ -53,7 +53,7 @@ def jobs(impl: JudgedImplementation) -> dict[str, Job]:
 
 @verifies("MC.1")
 def each_job_is_one_graph(impl: JudgedImplementation) -> None:
-    """Of components that have done nothing else."""
+    """Each component, used for one job only, makes one graph without a break."""
     for name, (component, run) in jobs(impl).items():
         note_case(f"{name} of a new component", name)
         before = report_of(component, name)
@@ -67,7 +67,7 @@ def each_job_is_one_graph(impl: JudgedImplementation) -> None:
 
 @verifies("MC.2")
 def a_hundred_steps_compile_at_most_twice(impl: JudgedImplementation) -> None:
-    """Once for the step, once more for a second form of its inputs."""
+    """100 steps compile once for the step, and at most once more for a second form of inputs."""
     model = new_component(impl, "transformer")
     note_case(f"{STEPS} steps of one token, {B} rows", "decoding")
     state = model.start(inputs_of("transformer", model.config, 4)["source"])
@@ -80,7 +80,7 @@ def a_hundred_steps_compile_at_most_twice(impl: JudgedImplementation) -> None:
 
 @verifies("MC.3")
 def every_length_is_right(impl: JudgedImplementation) -> None:
-    """Up and down again, with one component."""
+    """One component equals the reference at every length, going up and down again."""
     for operation in (record.name for record in operations()):
         if impl.offers(operation):
             component = impl.build(operation, config_of(impl, operation))
@@ -105,7 +105,7 @@ def expect_right(impl: JudgedImplementation, component: JudgedComponent, paramet
 
 @verifies("MC.4")
 def a_kept_output_stays(impl: JudgedImplementation) -> None:
-    """The very array that a forward pass gave, after the next one."""
+    """The array that a forward pass returned keeps its numbers during the next pass."""
     for operation in ("attention", "encoder_layer", "transformer"):
         if not impl.offers(operation):
             continue
@@ -121,7 +121,7 @@ def a_kept_output_stays(impl: JudgedImplementation) -> None:
 
 @verifies("MC.4")
 def kept_logits_stay(impl: JudgedImplementation) -> None:
-    """The very array that a step gave, after the next two steps."""
+    """The array that a step returned keeps its numbers during the next two steps."""
     model = new_component(impl, "transformer")
     note_case("three steps", "decoding")
     state = model.start(inputs_of("transformer", model.config, 4)["source"])
@@ -135,7 +135,7 @@ def kept_logits_stay(impl: JudgedImplementation) -> None:
 
 @verifies("MC.5")
 def bad_input_is_refused(impl: JudgedImplementation) -> None:
-    """By a component that has not run, and by the same one after it has."""
+    """A component refuses bad input before its first call and after it."""
     for operation, wrongs in bad_inputs(impl).items():
         if not impl.offers(operation):
             continue
@@ -171,7 +171,7 @@ def bad_inputs(impl: JudgedImplementation) -> dict[str, dict[str, dict[str, Any]
 
 @verifies("MC.5")
 def one_token_too_many_is_refused(impl: JudgedImplementation) -> None:
-    """The cache has max_len places."""
+    """The cache has max_len places, and a step beyond them is refused."""
     if not impl.offers("transformer"):
         return
     model = new_component(impl, "transformer")
@@ -187,7 +187,7 @@ def one_token_too_many_is_refused(impl: JudgedImplementation) -> None:
 
 @verifies("MC.6")
 def compiled_code_really_ran(impl: JudgedImplementation) -> None:
-    """Every call is one more run of a graph."""
+    """Every call runs a graph once more."""
     for operation in ("attention", "multi_head_attention", "encoder_layer", "transformer"):
         if not impl.offers(operation):
             continue
@@ -204,7 +204,7 @@ def compiled_code_really_ran(impl: JudgedImplementation) -> None:
 
 @verifies("MC.7")
 def everything_is_made_on_the_device_of_the_input(impl: JudgedImplementation) -> None:
-    """Forward, loss and cached decoding on fake CUDA tensors; with gradients on the meta device."""
+    """Forward, loss and decoding run on fake CUDA tensors, and gradients on the meta device."""
     from attest.adapters.placement import is_torch, on_fake_cuda, without_numbers
 
     if impl.sealed:
@@ -225,7 +225,7 @@ def everything_is_made_on_the_device_of_the_input(impl: JudgedImplementation) ->
 
 @verifies("MC.7a")
 def a_real_device_gives_the_same(impl: JudgedImplementation) -> None:
-    """On the GPU: forward, loss, cached decoding and gradients, and the logits of the reference."""
+    """On the GPU everything runs, and the logits are the reference's."""
     config = config_of(impl, "transformer").but(device="cuda")
     names = [name for name in ("transformer", "loss") if impl.offers(name)]
     built = [impl.construct(name, config.but(options=impl.options)) for name in names]
@@ -283,7 +283,7 @@ def decode(model: JudgedComponent, source: Any) -> None:
 
 @verifies("MC.8")
 def heads_and_positions_are_not_confused(impl: JudgedImplementation) -> None:
-    """As many positions as heads, and more; the two axes are swapped in memory on the way."""
+    """As many positions as heads give the right result; the two axes are swapped on the way."""
     if not impl.offers("multi_head_attention"):
         return
     component = impl.build("multi_head_attention", config_of(impl, "multi_head_attention"))
@@ -295,7 +295,7 @@ def heads_and_positions_are_not_confused(impl: JudgedImplementation) -> None:
 
 @verifies("MC.8")
 def permuted_keys_are_read_right(impl: JudgedImplementation) -> None:
-    """Keys that lie in memory as (B, H, d, S), or with the heads behind the positions, are the same keys."""
+    """Keys stored as (B, H, d, S), or with heads behind positions, give the same result."""
     component = impl.build("attention", config_of(impl, "attention"))
     rng = np.random.default_rng(7)
     for n in (3, 5):

@@ -20,7 +20,7 @@ SEED = 7  # hides something in each of the masks
 
 @verifies("M4.11")
 def information_flows_as_required_on_every_path(impl: JudgedImplementation) -> None:
-    """Each output depends on exactly the inputs of its row that it may see, whatever norm and masks."""
+    """Each output depends on exactly the inputs that it may see, for every norm and mask."""
     for part, norm, mask in product(PARTS, ("post", "pre"), ("none", "padding", "pairs")):
         case = LayerCase(
             part=part, norm=norm, mask=mask, memory_mask=mask, B=2, T=4, S=3, D=8, H=2, F=16, N=2

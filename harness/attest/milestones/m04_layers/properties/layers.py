@@ -133,7 +133,7 @@ def silent_sublayers_leave_the_identity(impl: JudgedImplementation, case: LayerC
 @verifies("M4.3", large=2)
 @given(case=layer_cases(parts=("decoder_layer",)))
 def decoder_layer_equals_its_formula(impl: JudgedImplementation, case: LayerCase) -> None:
-    """Causal self-attention, cross-attention, feed-forward, each with residual and norm."""
+    """Causal self-attention, cross-attention and feed-forward, in this order, each with residual and norm."""
     FORMULA.check(impl, case)
 
 

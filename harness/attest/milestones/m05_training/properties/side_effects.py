@@ -53,7 +53,7 @@ def the_loss_leaves_no_trace(impl: JudgedImplementation, case: LossCase) -> None
 @verifies("M5.14", effort=0.2)
 @given(case=adam_cases())
 def the_optimiser_leaves_no_trace(impl: JudgedImplementation, case: AdamCase) -> None:
-    """Its arrays are its own: steps change none that it was given or has shown, nor the other way round."""
+    """Steps change no array that the optimiser was given or returned; changes of those change no step."""
     if not impl.offers(case.architecture.optimizer):
         return
     start = case.parameters()
