@@ -19,6 +19,7 @@ from attest.reference.decoding.cache import Cache
 from attest.reference.decoding.sampling import Ranking, Sampling
 from attest.reference.models.encoder_decoder import EncoderDecoder
 from attest.reference.parts.attention import Attention
+from attest.reference.parts.data import Data
 from attest.reference.parts.dropout import Dropout
 from attest.reference.parts.embedding import Embedding, Logits
 from attest.reference.parts.feed_forward import ACTIVATIONS, Activation, FeedForward
@@ -81,6 +82,7 @@ SLOTS: Mapping[str, Slot] = {
     "softmax": _only(Softmax),
     "cross_entropy": _only(CrossEntropy),
     "initialisation": _only(Initialisation),
+    "data": _only(Data),
     "sgd": _only(Sgd),
     "momentum": _only(Momentum),
     "plain_adam": _only(PlainAdam),
@@ -118,6 +120,7 @@ class Parts:
     softmax: Softmax
     cross_entropy: CrossEntropy
     initialisation: Initialisation
+    data: Data
     sgd: Sgd
     momentum: Momentum
     plain_adam: PlainAdam
