@@ -20,11 +20,14 @@ STREAMS = (Kind.FLOATING, Kind.IDS)
 def misfits(record: Operation, config: Config, inputs: Inputs) -> Iterator[tuple[str, dict[str, Any]]]:
     """What is wrong, and inputs that have no right result."""
     for name, x in inputs.items():
-        for what, wrong in _wrong_arrays(record, config, name, x):
+        for what, wrong in _wrong_arrays(record, config, name, x, shared=_streams(record, inputs) > 1):
             yield what, {**inputs, name: wrong}
 
 
-def _wrong_arrays(record: Operation, config: Config, name: str, x: Any) -> Iterator[tuple[str, Array]]:
+def _wrong_arrays(
+    record: Operation, config: Config, name: str, x: Any, shared: bool
+) -> Iterator[tuple[str, Array]]:
+    """`shared`: the batch is that of another input as well."""
     port = record.takes[name]
     if port.kind is Kind.FLOATING and port.words[-1] in record.sizes:
         yield from _wrong_widths(name, x)
@@ -33,7 +36,7 @@ def _wrong_arrays(record: Operation, config: Config, name: str, x: Any) -> Itera
     if port.kind is Kind.MASK:
         more = np.concatenate([x, x[..., -1:]], axis=-1)
         yield f"{name} for {more.shape[-1]} keys out of {x.shape[-1]}", more
-    if port.kind in STREAMS and "B" in port.words and len(x) > 1 and _streams(record) > 1:
+    if port.kind in STREAMS and "B" in port.words and len(x) > 1 and shared:
         yield f"{name} with a batch of {len(x) + 1}, others of {len(x)}", np.concatenate([x, x[:1]])
 
 
@@ -53,9 +56,10 @@ def _unknown_ids(name: str, x: Array, size: int) -> Iterator[tuple[str, Array]]:
         yield f"{name} with id {id} in a vocabulary of {size}", wrong
 
 
-def _streams(record: Operation) -> int:
+def _streams(record: Operation, inputs: Inputs) -> int:
     """Inputs that have a batch and must agree about it."""
-    return sum(port.kind in STREAMS and "B" in port.words for port in record.takes.values())
+    ports = [record.takes[name] for name in inputs]
+    return sum(port.kind in STREAMS and "B" in port.words for port in ports)
 
 
 def other_ranks(record: Operation, inputs: Inputs) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
