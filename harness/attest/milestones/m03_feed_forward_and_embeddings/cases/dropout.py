@@ -102,7 +102,27 @@ class EmbeddedSample(DropoutCase):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BareLayer(DropoutCase):
+class LayerSample(DropoutCase):
+    """A layer whose weights are set so that its output shows what was dropped."""
+
+    settings: ClassVar[Mapping[str, str]] = LAYER
+    constants: ClassVar[Mapping[str, Any]] = {"d_ff": 16}
+
+    part: str = "encoder_layer"
+    norm: str = "pre"
+    activation: str = "relu"
+
+    @property
+    def fallbacks(self) -> tuple[dict[str, Any], ...]:
+        return ({"activation": OTHER_ACTIVATION[self.activation]},)
+
+    @property
+    def operation(self) -> str:
+        return self.part
+
+
+@dataclass(frozen=True, kw_only=True)
+class BareLayer(LayerSample):
     """A layer whose sublayers put out constants on even features and zero on odd ones, whatever comes in.
 
     All weights are zero but the last bias of each sublayer, so dropout on attention weights and inside the
@@ -110,12 +130,7 @@ class BareLayer(DropoutCase):
     """
 
     kind: ClassVar[str] = "bare"
-    settings: ClassVar[Mapping[str, str]] = LAYER
-    constants: ClassVar[Mapping[str, Any]] = {"d_ff": 16}
 
-    part: str = "encoder_layer"
-    norm: str = "pre"
-    activation: str = "relu"
     B: int = 4
     T: int = 16
     D: int = 64
@@ -125,14 +140,6 @@ class BareLayer(DropoutCase):
     def narrowed(self) -> dict[str, Any]:
         """As many numbers, in a layer of the size of M4."""
         return {**super().narrowed, "B": 16, "T": 32, "D": 8, "H": 2}
-
-    @property
-    def fallbacks(self) -> tuple[dict[str, Any], ...]:
-        return ({"activation": OTHER_ACTIVATION[self.activation]},)
-
-    @property
-    def operation(self) -> str:
-        return self.part
 
     @property
     def sublayers(self) -> tuple[str, ...]:
@@ -192,20 +199,15 @@ class BareLayer(DropoutCase):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OpenAttention(DropoutCase):
+class OpenAttention(LayerSample):
     """A pre-norm layer in which one attention shows its weights: feature h*d + j is the weight of key j.
 
     Values are one-hot in the key, W_O is the identity, the other sublayers give zero.
     """
 
     kind: ClassVar[str] = "open"
-    settings: ClassVar[Mapping[str, str]] = LAYER
-    constants: ClassVar[Mapping[str, Any]] = {"d_ff": 16}
 
-    part: str = "encoder_layer"
     attention: str = "self_attention"
-    norm: str = "pre"
-    activation: str = "relu"
     B: int = 8
     T: int = 6
     D: int = 16
@@ -214,14 +216,6 @@ class OpenAttention(DropoutCase):
     @property
     def narrowed(self) -> dict[str, Any]:
         return {**super().narrowed, "T": 4, "D": 8}
-
-    @property
-    def fallbacks(self) -> tuple[dict[str, Any], ...]:
-        return ({"activation": OTHER_ACTIVATION[self.activation]},)
-
-    @property
-    def operation(self) -> str:
-        return self.part
 
     @cached_property
     def inputs(self) -> dict[str, Any]:

@@ -217,18 +217,15 @@ def layer_cases(
 
 
 @dataclass(frozen=True, kw_only=True)
-class NormCase(OperationCase):
-    """Inputs of a layer norm: the regime's spread around `centre`."""
+class AnyNormCase(OperationCase):
+    """What a case of any norm over the features has: a width and an eps."""
 
-    kind: ClassVar[str] = "norm"
     lengths: ClassVar[tuple[str, ...]] = ("B", "T")
-    operates: ClassVar[str] = "layer_norm"
     settings: ClassVar[Mapping[str, str]] = {"D": "d_model", "eps": "norm_eps"}
 
     B: int = 1
     T: int = 1
     D: int = 4
-    centre: float = 0.0
     eps: float = 1e-5
 
     @property
@@ -244,6 +241,16 @@ class NormCase(OperationCase):
     def x(self) -> Array:
         """The input."""
         return self.inputs["x"]  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NormCase(AnyNormCase):
+    """Inputs of a layer norm: the regime's spread around `centre`."""
+
+    kind: ClassVar[str] = "norm"
+    operates: ClassVar[str] = "layer_norm"
+
+    centre: float = 0.0
 
     @cached_property
     def inputs(self) -> dict[str, Any]:
