@@ -34,6 +34,7 @@ SUBLAYERS = {
 }
 
 
+# Their 1 / (1 - p) and sums are coarse: one rate, whose kept and dropped numbers stay far apart, is enough.
 NARROW = ("bfloat16", "float16")
 
 
@@ -94,6 +95,7 @@ class EmbeddedSample(DropoutCase):
 
     def gradient(self, dropped: Array) -> Array:
         """(V, D): what the table gets when these numbers were dropped."""
+        # The lookup is scaled by sqrt(D) (section 3.4) before dropout.
         factor = np.sqrt(self.D) / (1 - self.rate)
         total = np.zeros((self.V, self.D))
         given = factor * self.cotangents()["output"].astype(np.float64)

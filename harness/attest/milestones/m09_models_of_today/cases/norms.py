@@ -15,6 +15,8 @@ from attest.judging.cases import dtypes, seeds
 from attest.milestones.m04_layers.cases.layers import AnyNormCase
 
 REGIMES = ("unit", "root_of_eps", "spiky", "constant", "offset")
+# As in models of today, where a few features are thousands of times as large as the others: the root is then
+# that of one number, and the rest must keep its precision.
 SPIKE = 1e4
 
 
@@ -36,6 +38,7 @@ class RmsCase(AnyNormCase):
     def inputs(self) -> dict[str, Any]:
         rng = self.rng()
         x = rng.standard_normal((self.B, self.T, self.D))
+        # Where the mean square is about eps, the place of eps in the formula decides the result.
         if self.regime == "root_of_eps":
             x *= math.sqrt(self.eps)
         if self.regime == "spiky":
@@ -44,6 +47,7 @@ class RmsCase(AnyNormCase):
         if self.regime == "constant":
             x[...] = x[..., :1]
             x[0, 0] = 0.0  # of zeros only eps is left under the root
+        # A norm that subtracts the mean gives something else only where there is one.
         if self.regime == "offset":
             x += 20.0
         return {"x": x.astype(float_dtype(self.dtype))}
