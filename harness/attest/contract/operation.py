@@ -109,7 +109,7 @@ class Operation:
     reads: frozenset[str] = frozenset()
     sizes: Mapping[str, str] = field(default_factory=lambda: {"D": "d_model"})
     parameters: Callable[[Config], Shapes] = field(default=no_parameters, compare=False)
-    tables: frozenset[str] = frozenset()  # the parameters that are embedding tables
+    tables: frozenset[str] = frozenset()  # parameters with a row for each token
     methods: Mapping[str, Method] = field(default_factory=dict)
     streams: tuple[str, ...] = ()
     formula: Callable[..., Mapping[str, Any]] | None = field(default=None, compare=False)
