@@ -56,7 +56,7 @@ def test_what_is_no_question_is_refused(text, message):
 
 
 def test_an_id_that_is_no_token_is_refused():
-    with pytest.raises(ValueError, match="id=20 is no token; give ids from 0 to 19"):
+    with pytest.raises(ValueError, match="id=20 is not a token; give ids from 0 to 19"):
         detokenize([3, 20])
 
 

@@ -34,7 +34,7 @@ class JudgedComponent:
         return self.impl.factor(self.operation)
 
     def __call__(self, **inputs: Any) -> dict[str, Array]:
-        """The named outputs as arrays of their own."""
+        """The named outputs as copies."""
         return self.method("__call__", **inputs)
 
     def method(self, name: str, **inputs: Any) -> dict[str, Array]:

@@ -115,7 +115,7 @@ def _chosen(
     if parts:
         every = [m for m in every if any(part in m.file for part in parts)]
     if missing := set(only) - {m.id for m in every}:
-        raise click.UsageError(f"only={min(missing)!r} is no mutant of {package.request}; see --list")
+        raise click.UsageError(f"only={min(missing)!r} is not a mutant of {package.request}; see --list")
     if not every:
         raise click.UsageError(f"--impl={package.request} has nothing to mutate in these files; widen --file")
     return [m for m in every if m.id in only] if only else sample(every, count, seed)

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 class Feature:
     """Claimed where the option has the value, or one beside its default if `value` is ANY.
 
-    Who offers the operation of a feature claims it too. A feature that is `asked` is older than claims: it is
-    asked of implementations that declare nothing, as it was before.
+    An implementation that offers the operation of a feature claims it too. A feature that is `asked` is older
+    than claims: it is asked of implementations that declare nothing, as it was before.
     """
 
     says: str  # what a report calls it

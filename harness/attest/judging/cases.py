@@ -255,7 +255,7 @@ class OperationCase(Case):
 
     def unloaded(self, impl: JudgedImplementation) -> JudgedComponent:
         """A component that nothing was loaded into yet."""
-        config = impl.placed(self.config)
+        config = impl.with_run_options(self.config)
         return JudgedComponent(self.operation, impl.construct(self.operation, config), config, impl)
 
     @cached_property

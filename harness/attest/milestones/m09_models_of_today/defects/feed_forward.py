@@ -123,7 +123,7 @@ class silu_without_product_rule(Silu):
 
 @defect("M9.18")
 class unknown_gate_is_relu(ReferenceComponent):
-    """With a gate, an activation that nobody knows is taken for ReLU."""
+    """With a gate, an unknown activation is taken for ReLU."""
 
     def check_choices(self) -> None:
         if not self.config.gated:
