@@ -87,7 +87,8 @@ def _size(cut: str, S: int) -> int:
 
 def _slope(tilt: str, S: int) -> Array:
     along = np.arange(S) * min(STEEP, 60.0 / S)
-    return {"rising": along, "falling": -along, "peak": -np.abs(along - along.mean())}[tilt]
+    made: Array = {"rising": along, "falling": -along, "peak": -np.abs(along - along.mean())}[tilt]
+    return made
 
 
 @st.composite

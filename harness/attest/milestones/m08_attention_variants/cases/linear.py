@@ -1,4 +1,7 @@
-"""Cases of attention with a kernel. Shapes: q (B, H, T, d), k (B, H, S, d), v (B, H, S, d_v), mask (B, 1, S)."""
+"""Cases of attention with a kernel.
+
+Shapes: q (B, H, T, d), k (B, H, S, d), v (B, H, S, d_v), mask (B, 1, S).
+"""
 
 from __future__ import annotations
 
