@@ -6,8 +6,9 @@ import operator
 import numpy as np
 import pytest
 
+from attest.contract.vocabulary import TOKENS
 from attest.trained import digits
-from attest.trained.digits import IDS, TOKENS, DigitOperations, answer, detokenize, question, tokenize
+from attest.trained.digits import IDS, DigitOperations, answer, detokenize, question, tokenize
 from attest.trained.epochs import Training
 from attest.trained.evaluation import Answered, by_operation, confusion, mistakes
 from attest.trained.tasks import BOS, EOS, PAD

@@ -8,12 +8,13 @@ import pytest
 
 from attest.contract import Config
 from attest.contract.parameters import shapes
+from attest.contract.vocabulary import TOKENS
 from attest.reference.assembly import Parts
 from attest.reference.implementation import ReferenceImplementation
 from attest.reference.initial import random_parameters
 from attest.reference.models.maps import attention_maps, rollout, without_heads
 from attest.studies.heads import heads
-from attest.trained.digits import IDS, NAME, TOKENS, question
+from attest.trained.digits import IDS, NAME, question
 from attest.trained.models import SavedModel
 
 LENGTH, HEADS, WIDTH = 5, 6, 192

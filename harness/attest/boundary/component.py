@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attest.boundary.arrays import aligned, array_of, arrays_of, fresh, guarded, kind_of, quiet
+from attest.boundary.wiring import wiring_fault
 from attest.contract import Array, Arrays, Config, Gradients
-from attest.outcomes import NotOffered, Violation
+from attest.outcomes import NotOffered, Violation, Wiring
 from attest.sealed.outside import Remote
 
 if TYPE_CHECKING:
@@ -95,7 +96,11 @@ class JudgedComponent:
             return
         load = self._method("load")
         self.loaded = parameters
-        guarded(self._label("load"), lambda: load(fresh(parameters)))
+        try:
+            guarded(self._label("load"), lambda: load(fresh(parameters)))
+        except Violation as violation:
+            fault = wiring_fault(self.operation, parameters, self.parameters())
+            raise (Wiring(fault, raised=violation.raised) if fault else violation) from None
 
     def load_as_given(self, parameters: Arrays) -> None:
         """Inject these very arrays, whatever their strides."""

@@ -134,6 +134,14 @@ class JudgedImplementation:
             heard["output"] = array_of(guarded(operation, lambda: function(*args)), operation)
         return heard["output"]
 
+    def text(self, operation: str, *args: Any) -> str:
+        """One of the plain functions that returns a text."""
+        function = self._operation(operation)
+        value = guarded(operation, lambda: function(*args))
+        if not isinstance(value, str):
+            raise Violation(f"{operation} is {kind_of(value)}; return a str")
+        return value
+
     @contextmanager
     def listening(
         self,

@@ -24,6 +24,7 @@ from attest.reference.models.encoder_only import EncoderOnly
 from attest.reference.parts.attention import Attention
 from attest.reference.parts.block_sparse import BlockSparse
 from attest.reference.parts.chunked import AllAtOnce, Chunked
+from attest.reference.parts.data import Data
 from attest.reference.parts.dropout import Dropout
 from attest.reference.parts.embedding import Embedding, Logits
 from attest.reference.parts.feed_forward import ACTIVATIONS, Activation, FeedForward
@@ -97,6 +98,7 @@ SLOTS: Mapping[str, Slot] = {
     "softmax": _only(Softmax),
     "cross_entropy": _only(CrossEntropy),
     "initialisation": _only(Initialisation),
+    "data": _only(Data),
     "sgd": _only(Sgd),
     "momentum": _only(Momentum),
     "plain_adam": _only(PlainAdam),
@@ -143,6 +145,7 @@ class Parts:
     softmax: Softmax
     cross_entropy: CrossEntropy
     initialisation: Initialisation
+    data: Data
     sgd: Sgd
     momentum: Momentum
     plain_adam: PlainAdam

@@ -15,6 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from attest.contract import ENCODER_DECODER, Architecture, Array, Config
+from attest.contract.vocabulary import TOKENS
 from attest.trained.tasks import BOS, EOS, PAD, SPLITS, Batch, Ids
 
 OPERATIONS: Mapping[str, Callable[[Sequence[int]], int]] = {
@@ -26,7 +27,6 @@ OPERATIONS: Mapping[str, Callable[[Sequence[int]], int]] = {
     "SUM": lambda digits: sum(digits) % 10,
     "COUNT": len,
 }
-TOKENS = ("PAD", "BOS", "EOS", *map(str, range(10)), *OPERATIONS)
 IDS: Mapping[str, int] = {token: i for i, token in enumerate(TOKENS)}
 VOCAB = len(TOKENS)
 NAME = "operations"  # of the task

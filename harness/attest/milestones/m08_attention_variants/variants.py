@@ -65,16 +65,11 @@ class linear_by_running_sums(LinearAttention):
     def __call__(self, q: Var, k: Var, v: Var, where: Where) -> Var:
         shown = self._shown(where, k)
         features = ops.where(np.broadcast_to(shown, k.shape), self.features(k), 0.0)
-        products = ops.mul(
-            ops.reshape(features, (*k.shape, 1)), ops.reshape(v, (*v.shape[:-1], 1, v.shape[-1]))
-        )
-        sums, totals = _running(products), _running(features)
+        values = ops.reshape(v, (*v.shape[:-1], 1, v.shape[-1]))
+        products = ops.mul(ops.reshape(features, (*k.shape, 1)), values)
         S, T = k.shape[-2], q.shape[-2]
         reads = np.arange(T) + S - T if where.causal else np.full(T, S - 1)
-        mixed = ops.where(
-            (reads >= 0)[:, None, None], ops.index(sums, (slice(None), slice(None), reads)), 0.0
-        )
-        total = ops.where((reads >= 0)[:, None], ops.index(totals, (slice(None), slice(None), reads)), 0.0)
+        mixed, total = _read(_running(products), reads), _read(_running(features), reads)
         heads = ops.reshape(self.features(q), (*q.shape[:-1], 1, q.shape[-1]))
         output = ops.matmul(heads, mixed)
         summed = ops.matmul(heads, ops.reshape(total, (*total.shape, 1)))
@@ -85,6 +80,13 @@ class linear_by_running_sums(LinearAttention):
         if where.mask is None:
             return np.ones((1, 1, k.shape[-2], 1), bool)
         return np.asarray(where.mask, bool)[:, :1, :].swapaxes(1, 2)[:, None]
+
+
+def _read(sums: Var, places: Array) -> Var:
+    """What has been summed up to these places of the keys' axis; zeros before the first."""
+    found = ops.index(sums, (slice(None), slice(None), places))
+    begun = (places >= 0).reshape(-1, *[1] * (found.ndim - 3))
+    return ops.where(np.broadcast_to(begun, found.shape), found, 0.0)
 
 
 def _running(x: Var) -> Var:

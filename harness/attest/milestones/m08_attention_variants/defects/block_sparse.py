@@ -27,7 +27,8 @@ class partial_block_as_full(BlockSparse):
             return super().allowed(blocks, where, T, S)
         b = self.config.block
         rows, keys = np.arange(T)[:, None] + S - T, np.arange(S)[None, :]
-        return self.expanded(blocks, T, S) & ((keys <= rows) | (keys // b == rows // b))
+        cut: Array = self.expanded(blocks, T, S) & ((keys <= rows) | (keys // b == rows // b))
+        return cut
 
 
 @defect("M8.11")
@@ -131,9 +132,8 @@ class blind_block_averages(BlockSparse):
     def __call__(self, q: Var, k: Var, v: Var, blocks: Array, where: Where) -> Var:
         found = super().__call__(q, k, v, blocks, where)
         allowed = self.allowed(blocks, where, q.shape[-2], k.shape[-2])
-        blind = ~allowed.any(-1)[None, ..., None]
-        mean = np.broadcast_to(v.value.mean(-2, keepdims=True), found.shape)
-        return ops.where(np.broadcast_to(~blind, found.shape), found, mean)
+        sees = np.broadcast_to(allowed.any(axis=-1, keepdims=True), found.shape)
+        return ops.where(sees, found, np.broadcast_to(v.value.mean(-2, keepdims=True), found.shape))
 
 
 @defect("M8.11")

@@ -6,6 +6,8 @@ Shapes: q (B, H, T, d), k (B, H, S, d), v (B, H, S, d_v), weights (B, H, T, S).
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -63,7 +65,8 @@ class state_not_carried(LinearAttention):
             return allowed
         T, S = q.shape[-2], k.shape[-2]
         place = np.arange(T)[:, None] + S - T
-        return allowed & (np.arange(S)[None, :] // 2 == place // 2)
+        same: Array = allowed & (np.arange(S)[None, :] // 2 == place // 2)
+        return same
 
 
 @defect("M8.10")
@@ -189,8 +192,8 @@ class kernel_of_keys_detached(LinearAttention):
 class linear_mask_cut(ReferenceComponent):
     """A mask for more keys than there are is cut to fit."""
 
-    def accept(self, inputs: object) -> dict[str, object]:  # type: ignore[override]
-        given = dict(inputs)  # type: ignore[call-overload]
+    def accept(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        given = dict(inputs)
         if self.operation == "linear_attention" and given.get("mask") is not None:
             given["mask"] = np.asarray(given["mask"])[..., : np.asarray(given["k"]).shape[-2]]
         return super().accept(given)
@@ -200,7 +203,7 @@ class linear_mask_cut(ReferenceComponent):
 class linear_attention_writes_its_features(ReferenceComponent):
     """The kernel is applied to the caller's queries in place."""
 
-    def __call__(self, **inputs: object) -> dict[str, Array]:
+    def __call__(self, **inputs: Any) -> dict[str, Array]:
         found = super().__call__(**inputs)
         if self.operation == "linear_attention":
             q = np.asarray(inputs["q"])

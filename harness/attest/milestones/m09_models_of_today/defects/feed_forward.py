@@ -112,7 +112,7 @@ class gradient_stops_at_the_gate(FeedForward):
         return super().gated(detach(gate), inner)
 
 
-@defect("M9.17")
+@defect("M9.17", "M10.1", "M10.2")
 class silu_without_product_rule(Silu):
     """Backward, the slope of SiLU is the logistic function alone."""
 
