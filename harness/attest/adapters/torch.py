@@ -39,7 +39,7 @@ class TorchComponent:
         self.config = config
         self._call = call
         self._seed: int | None = None
-        self._places = _places(module, names or {}, config)
+        self.places = _places(module, names or {}, config)
 
     def __call__(self, **inputs: Any) -> Arrays:
         return self.run(self._forward, **inputs)
@@ -55,7 +55,7 @@ class TorchComponent:
 
     def parameters(self) -> Arrays:
         return {
-            name: _to_array(_joined(parts) + self._places[name].shift, self.config)
+            name: _to_array(_joined(parts) + self.places[name].shift, self.config)
             for name, parts in self._read().items()
         }
 
@@ -67,7 +67,7 @@ class TorchComponent:
             _check_shape(name, parameters[name], _joined(parts))
         with torch.no_grad():
             for name, parts in targets.items():
-                value = _to_tensor(parameters[name], self.config) - self._places[name].shift
+                value = _to_tensor(parameters[name], self.config) - self.places[name].shift
                 for view, piece in zip(self._views(name), value.chunk(len(parts)), strict=True):
                     view.copy_(piece.reshape(view.shape))
 
@@ -127,12 +127,12 @@ class TorchComponent:
         source = dict(self.module.named_parameters()) if values is None else values
         return {
             name: [flat(view(source[own].detach(), place, self.config), source[own]) for own in place.owned]
-            for name, place in self._places.items()
+            for name, place in self.places.items()
         }
 
     def _views(self, name: str) -> list[Any]:
         """Views through which the parameters of one canonical name are written."""
-        source, place = dict(self.module.named_parameters()), self._places[name]
+        source, place = dict(self.module.named_parameters()), self.places[name]
         return [view(source[own].detach(), place, self.config) for own in place.owned]
 
 
