@@ -131,10 +131,12 @@ class later_steps_not_causal(Masks):
 
 @defect("M9.5", "M9.8")
 class mask_of_first_length(Masks):
-    """The triangle is made for the first step of a prompt and read from its corner for later ones."""
+    """The triangle is made for the first length that is read, and nothing is hidden beyond it."""
 
     def causal_allowed(self, T: int, S: int) -> Array:
-        allowed: Array = super().causal_allowed(S, S)[:T] if T > 1 else super().causal_allowed(T, S)
+        first: int = self.__dict__.setdefault("first", S)
+        allowed = super().causal_allowed(T, S).copy()
+        allowed[:, first:] = True
         return allowed
 
 

@@ -157,14 +157,12 @@ class text_limit_not_checked(ReferenceCompleter):
 
 
 @defect("M9.26a")
-class text_width_not_checked(ReferenceCompleter):
-    """A beam of no width is taken for one of width 1."""
+class text_temperature_not_checked(ReferenceCompleter):
+    """A temperature that is no number, or below zero, is taken for 1."""
 
-    def check_width(self, width: int) -> None:
-        pass
-
-    def beam(self, prompt: Array, max_len: int, width: int, num_results: int, alpha: float) -> Results:
-        return super().beam(prompt, max_len, max(width, 1), num_results, alpha)
+    def check_settings(self, max_len: int, **settings: Any) -> None:  # type: ignore[override]
+        allowed = settings["temperature"] >= 0
+        super().check_settings(max_len, **{**settings, "temperature": 1.0 if not allowed else 0.5})
 
 
 @defect("M9.26b")

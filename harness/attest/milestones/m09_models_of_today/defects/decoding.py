@@ -218,7 +218,8 @@ class positions_do_not_go_back(TextCache):
 
     def new_positions(self, state: TextState, real: Array) -> Array:
         lost: int = self.__dict__.pop("lost", 0)
-        return np.minimum(super().new_positions(state, real) + lost, self.config.max_len - 1)
+        late: Array = np.minimum(super().new_positions(state, real) + lost, self.config.max_len - 1)
+        return late
 
 
 @defect("M9.9")
@@ -238,7 +239,7 @@ class reads_the_prompt_again(TextCache):
     """Every step runs the model over all tokens."""
 
     def step(self, state: TextState, tokens: Array, p: Scope) -> tuple[Var, TextState]:
-        empty = replace(self.start(len(tokens)), layers=self.start(len(tokens)).layers)
+        empty = self.start(len(tokens))
         logits, grown = super().step(empty, np.concatenate([state.tokens, tokens], axis=1), p)
         return Var(logits.value[:, -tokens.shape[1] :]), grown
 

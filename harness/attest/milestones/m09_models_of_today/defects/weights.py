@@ -125,9 +125,9 @@ class padding_row_is_learned(Embedding):
 class window_of_zero_taken(ReferenceComponent):
     """A window of 0 is taken for none."""
 
-    def check_sizes(self) -> None:
+    def check_inner_width(self) -> None:
         if self.config.window != 0:
-            super().check_sizes()
+            super().check_inner_width()
 
 
 @defect("M9.18a")
