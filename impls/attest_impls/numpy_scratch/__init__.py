@@ -15,7 +15,17 @@ import pluggy
 
 from attest.contract import Config
 
-from . import data, first_principles, masks, operations, sampling, stack_operations, training
+from . import (
+    data,
+    first_principles,
+    masks,
+    operations,
+    positions,
+    sampling,
+    stack_operations,
+    text_operations,
+    training,
+)
 from .arguments import DTYPES, compute_dtype
 from .layers import DType, Random
 from .model_operations import GeneratorOperation, TransformerOperation
@@ -49,7 +59,7 @@ class NumpyScratch:
     multi_head_attention = builder(operations.MultiHeadOperation)
     feed_forward = builder(operations.feed_forward)
     token_embedding = builder(operations.TokenEmbedding)
-    positional_encoding = builder(operations.PositionalEncoding)
+    positional_encoding = builder(text_operations.PositionalEncoding)
     input_embedding = builder(operations.InputEmbeddingOperation)
     layer_norm = builder(operations.layer_norm)
     rms_norm = builder(operations.rms_norm)
@@ -58,6 +68,15 @@ class NumpyScratch:
     encoder = builder(stack_operations.encoder)
     decoder = builder(stack_operations.decoder)
     transformer = builder(TransformerOperation)
+    rotary = builder(text_operations.RotaryOperation)
+    alibi_slopes = staticmethod(positions.alibi_slopes)
+    relative_buckets = staticmethod(positions.relative_buckets)
+    relative_bias = builder(text_operations.RelativeBiasOperation)
+    self_attention = builder(text_operations.SelfAttentionOperation)
+    causal_layer = builder(text_operations.CausalLayerOperation)
+    language_model = builder(text_operations.LanguageModelOperation)
+    language_model_loss = builder(text_operations.LanguageModelLoss)
+    complete = builder(text_operations.CompleteOperation)
     loss = builder(operations.LossOperation)
     learning_rate = LearningRate
     clip_gradients = ClipGradients
