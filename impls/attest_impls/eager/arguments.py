@@ -14,7 +14,8 @@ from torch import Tensor
 
 from attest.contract import Config
 
-from .settings import is_number, is_whole
+from .masks import padding_mask
+from .settings import is_number, is_whole, rotated_width
 
 METHODS = ("greedy", "beam", "sample")
 
@@ -60,7 +61,39 @@ def _numbers(_: Config, x: Tensor) -> None:
 
 def _positions(config: Config, x: Tensor) -> None:
     _check_width("x", x, config.d_model)
-    _check_length("x", x.shape[1], config.max_len)
+    _check_length("x", x.shape[1], _last(config))
+
+
+def _last(config: Config) -> int | None:
+    """The number of positions of a table; None where positions go on for ever."""
+    return config.max_len if config.ends_at_max_len else None
+
+
+def _rotary(config: Config, x: Tensor, positions: Tensor) -> None:
+    _check_floating("x", x)
+    if x.ndim != 4:
+        raise ValueError(f"x shape={tuple(x.shape)} is not (B, H, T, d); give four axes")
+    rotated_width(x.shape[-1], config.rotary_fraction)
+    _check_positions("positions", positions, (x.shape[0], x.shape[2]))
+
+
+def _relative_bias(config: Config, positions: Tensor, key_positions: Tensor, causal: bool = False) -> None:
+    for name, given in (("positions", positions), ("key_positions", key_positions)):
+        if given.ndim != 2:
+            raise ValueError(f"{name} shape={tuple(given.shape)} is not (B, length); give one row per text")
+        _check_positions(name, given, (positions.shape[0], given.shape[1]))
+
+
+def _self_attention(
+    config: Config,
+    x: Tensor,
+    mask: Tensor | None = None,
+    positions: Tensor | None = None,
+    causal: bool = False,
+) -> None:
+    _encoder(config, x, mask)
+    if positions is not None:
+        _check_positions("positions", positions, (x.shape[0], x.shape[1]))
 
 
 def _heads(config: Config, query: Tensor, key_value: Tensor, mask: Tensor | None = None) -> None:
@@ -108,8 +141,7 @@ def _decode(config: Config, target: Tensor, memory: Tensor, source: Tensor) -> N
 def _step(config: Config, state: Any, tokens: Tensor) -> None:
     _check_fresh(state)
     check_ids("tokens", tokens, config.target_vocab)
-    if tokens.shape[0] != state.rows:
-        raise ValueError(f"tokens rows={tokens.shape[0]} are not the state's {state.rows}; give one row each")
+    _check_rows(state, tokens)
     asked = state.length + tokens.shape[1]
     if asked > state.capacity:
         raise ValueError(
@@ -117,12 +149,40 @@ def _step(config: Config, state: Any, tokens: Tensor) -> None:
         )
 
 
+def _language_model(config: Config, ids: Tensor) -> None:
+    check_ids("ids", ids, config.target_vocab, _last(config))
+
+
+def _read(config: Config, state: Any, tokens: Tensor) -> None:
+    """Of a language model: what comes next in each row."""
+    _check_past(state)
+    check_ids("tokens", tokens, config.target_vocab)
+    _check_rows(state, tokens)
+    real = padding_mask(tokens, config.pad_id)[:, 0]
+    longest = int(state.positions_of(real).max()) + 1
+    if config.ends_at_max_len and longest > config.max_len:
+        raise ValueError(f"tokens length={longest} is beyond max_len={config.max_len}; stop or raise max_len")
+
+
+def _rows(_: Config, rows: Any) -> None:
+    if not is_whole(rows, 1):
+        raise ValueError(f"rows={rows!r} is not a positive integer; give the number of texts")
+
+
+def _pick(_: Config, state: Any, rows: Tensor) -> None:
+    _check_past(state)
+    _check_row_numbers(state, rows)
+
+
+def _rewind(_: Config, state: Any, count: Any) -> None:
+    _check_past(state)
+    if not is_whole(count, 0) or count > state.length:
+        raise ValueError(f"count={count!r} is not among the {state.length} tokens read; take back fewer")
+
+
 def _reorder(_: Config, state: Any, rows: Tensor) -> None:
     _check_fresh(state)
-    whole = rows.dtype == torch.int64 and rows.ndim == 1 and len(rows) > 0
-    if not whole or int(rows.min()) < 0 or int(rows.max()) >= state.rows:
-        shown = rows.tolist()
-        raise ValueError(f"rows={shown} are not row numbers below {state.rows}; give one axis of integers")
+    _check_row_numbers(state, rows)
 
 
 def _loss(_: Config, logits: Tensor, labels: Tensor) -> None:
@@ -132,9 +192,25 @@ def _loss(_: Config, logits: Tensor, labels: Tensor) -> None:
     check_ids("labels", labels, logits.shape[-1])
 
 
-def _generate(
+def _generate(config: Config, source: Tensor, max_len: int, **request: Any) -> None:
+    _check_request(config, max_len, **request)
+    check_ids("source", source, config.source_vocab, config.max_len)
+
+
+def _complete(config: Config, prompt: Tensor, max_len: int, **request: Any) -> None:
+    """The last token that is written is not read: it needs no position."""
+    _check_request(config, max_len, **request)
+    check_ids("prompt", prompt, config.target_vocab, _last(config))
+    longest = int(padding_mask(prompt, config.pad_id).sum(-1).max())
+    if config.ends_at_max_len and longest + max_len - 1 > config.max_len:
+        raise ValueError(
+            f"max_len={max_len} behind a prompt of {longest} tokens is beyond the {config.max_len} positions "
+            "of the model; ask for fewer tokens"
+        )
+
+
+def _check_request(
     config: Config,
-    source: Tensor,
     max_len: int,
     width: int = 4,
     num_results: int = 1,
@@ -162,7 +238,6 @@ def _generate(
     if not is_whole(seed, 0):
         raise ValueError(f"seed={seed!r} is not an integer from 0; give one")
     check_sampling(**sampling)
-    check_ids("source", source, config.source_vocab, config.max_len)
 
 
 _CHECKS: dict[str, Callable[..., None]] = {
@@ -182,14 +257,24 @@ _CHECKS: dict[str, Callable[..., None]] = {
     "transformer": _transformer,
     "encode": _encode,
     "decode": _decode,
-    "step": _step,
-    "reorder": _reorder,
+    "transformer.step": _step,
+    "transformer.reorder": _reorder,
     "loss": _loss,
     "linear": _vectors,
     "activation": _numbers,
     "softmax": _numbers,
     "cross_entropy": _loss,
     "generate": _generate,
+    "rotary": _rotary,
+    "relative_bias": _relative_bias,
+    "self_attention": _self_attention,
+    "causal_layer": _self_attention,
+    "language_model": _language_model,
+    "language_model.start": _rows,
+    "language_model.step": _read,
+    "language_model.reorder": _pick,
+    "language_model.rewind": _rewind,
+    "complete": _complete,
 }
 
 
@@ -222,6 +307,21 @@ def check_sizes(T: int, S: int) -> None:
     """Of `causal_mask`."""
     if T < 0 or S < 0:
         raise ValueError(f"T={T}, S={S} are not both lengths; give 0 or more")
+
+
+def check_heads(num_heads: Any) -> None:
+    """Of `alibi_slopes`."""
+    if not is_whole(num_heads, 1):
+        raise ValueError(f"num_heads={num_heads!r} is not a positive integer; give 1 or more")
+
+
+def check_buckets(offsets: Tensor, buckets: Any, distance: Any) -> None:
+    """Of `relative_buckets`."""
+    if offsets.is_floating_point() or offsets.dtype == torch.bool:
+        raise ValueError(f"offsets dtype={offsets.dtype} is not whole; give key minus query positions")
+    for name, value in (("buckets", buckets), ("distance", distance)):
+        if not is_whole(value, 1):
+            raise ValueError(f"{name}={value!r} is not a positive integer; give 1 or more")
 
 
 def check_ids(name: str, ids: Tensor, vocab: int, max_len: int | None = None) -> None:
@@ -295,6 +395,33 @@ def _check_fresh(state: Any) -> None:
     """A state of this implementation that no call has taken yet."""
     if getattr(state, "spent", True):
         raise ValueError(f"state={state!r:.40} is used up; go on with the one that step or reorder returned")
+
+
+def _check_past(state: Any) -> None:
+    if not hasattr(state, "positions_of"):
+        raise ValueError(
+            f"state={state!r:.40} is none of this model; give what start, step or reorder returned"
+        )
+
+
+def _check_rows(state: Any, tokens: Tensor) -> None:
+    if tokens.shape[0] != state.rows:
+        raise ValueError(f"tokens rows={tokens.shape[0]} are not the state's {state.rows}; give one row each")
+
+
+def _check_row_numbers(state: Any, rows: Tensor) -> None:
+    whole = rows.dtype == torch.int64 and rows.ndim == 1 and len(rows) > 0
+    if not whole or int(rows.min()) < 0 or int(rows.max()) >= state.rows:
+        shown = rows.tolist()
+        raise ValueError(f"rows={shown} are not row numbers below {state.rows}; give one axis of integers")
+
+
+def _check_positions(name: str, positions: Tensor, shape: tuple[int, int]) -> None:
+    if positions.dtype != torch.int64 or tuple(positions.shape) != shape:
+        found = f"{name} shape={tuple(positions.shape)} dtype={positions.dtype}"
+        raise ValueError(f"{found} is not int64 {shape}; give each token its position")
+    if positions.numel() and int(positions.min()) < 0:
+        raise ValueError(f"{name}={int(positions.min())} is negative; positions count from 0")
 
 
 def _check_floating(name: str, x: Tensor) -> None:
