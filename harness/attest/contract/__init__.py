@@ -67,6 +67,10 @@ self_attention            x (B, T, D), mask?, positions? (B, T),        output (
 causal_layer              x (B, T, D), mask?, positions? (B, T)         output (B, T, D); causal; `mask` on
                                                                         top of it
 language_model            ids (B, T)                                    logits (B, T, V); see LanguageModel
+masked_language_model     ids (B, T), segments? (B, T)                  logits (B, T, V); every token sees
+                                                                        every real one
+classifier                ids (B, T), segments? (B, T)                  logits (B, C); of the real tokens
+                                                                        pooled
 language_model_optimizer                                                see Optimizer
 language_model_trainer                                                  see Trainer; a batch is `ids`
 complete                  prompt (B, T), max_len, width?, num_results?, tokens (B, K, L), scores (B, K); see

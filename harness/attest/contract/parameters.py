@@ -169,6 +169,31 @@ def _embeddings(config: Config, vocabulary: int) -> Shapes:
     }
 
 
+def _head(config: Config) -> Shapes:
+    """What stands between the encoder and the projection of a masked language model."""
+    dense = _linear("head.dense", config.d_model, config.d_model, config)
+    return {**dense, **_within("head.norm", any_norm(config))}
+
+
+def masked_language_model(config: Config) -> Shapes:
+    """Embeddings, an encoder, a head and the projection."""
+    return {
+        **_embeddings(config, config.source_vocab),
+        **_within("encoder", encoder(config)),
+        **_head(config),
+        **_projection(config, config.source_vocab),
+    }
+
+
+def classifier(config: Config) -> Shapes:
+    """Embeddings, an encoder and a map from what is pooled to the classes."""
+    return {
+        **_embeddings(config, config.source_vocab),
+        **_within("encoder", encoder(config)),
+        **_linear("projection", config.num_classes, config.d_model, config, config.head_bias),
+    }
+
+
 def language_model(config: Config) -> Shapes:
     """Embeddings, a stack of causal layers and the projection."""
     layers = _stack(config, _layer(config, ("self_attention",)), config.num_decoder_layers)

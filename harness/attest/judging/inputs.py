@@ -9,7 +9,7 @@ import numpy as np
 
 from attest.contract import Array, Config, Kind, Operation, Port, float_dtype
 
-WIDTHS = {"d": 12, "d_v": 5}  # of attention alone; other widths come from the config
+WIDTHS = {"d": 12, "d_v": 5, "H": 2}  # of operations whose config does not say them
 
 
 def inputs_of(
@@ -32,8 +32,10 @@ def inputs_of(
         shape = tuple(sizes["B" if word == "..." else word] for word in port.words)
         if port.kind is Kind.FLOATING:
             made[name] = rng.standard_normal(shape).astype(float_dtype(config.dtype))
-        if port.kind is Kind.IDS:
-            made[name] = rng.integers(lowest, _bound(port, config, sizes), shape)
+        if port.kind is Kind.IDS and port.below and (kinds := _bound(port, config, sizes)):
+            made[name] = rng.integers(min(lowest, kinds - 1), kinds, shape)
+        if port.kind is Kind.IDS and not port.below:
+            made[name] = _counted(shape)
         if port.kind is Kind.MASK and masks:
             made[name] = _key_padding(shape)
     return made
@@ -41,6 +43,12 @@ def inputs_of(
 
 def _bound(port: Port, config: Config, sizes: Mapping[str, int]) -> int:
     return sizes[port.below] if port.below in sizes else int(getattr(config, port.below))
+
+
+def _counted(shape: tuple[int, ...]) -> Array:
+    """Positions: each row counts on from another place."""
+    first: Array = np.arange(shape[0])[:, None]
+    return first + np.arange(shape[-1])[None, :]
 
 
 def _key_padding(shape: tuple[int, ...]) -> Array:

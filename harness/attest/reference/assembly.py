@@ -20,6 +20,7 @@ from attest.reference.decoding.sampling import Ranking, Sampling
 from attest.reference.decoding.text_cache import TextCache
 from attest.reference.models.decoder_only import DecoderOnly
 from attest.reference.models.encoder_decoder import EncoderDecoder
+from attest.reference.models.encoder_only import EncoderOnly
 from attest.reference.parts.attention import Attention
 from attest.reference.parts.dropout import Dropout
 from attest.reference.parts.embedding import Embedding, Logits
@@ -77,6 +78,7 @@ SLOTS: Mapping[str, Slot] = {
     "layers": _only(Layers),
     "model": _only(EncoderDecoder),
     "language_model": _only(DecoderOnly),
+    "encoder_only": _only(EncoderOnly),
     "shift": _only(Shift),
     "loss": _only(Loss),
     "schedule": _only(Schedule),
@@ -119,6 +121,7 @@ class Parts:
     layers: Layers
     model: EncoderDecoder
     language_model: DecoderOnly
+    encoder_only: EncoderOnly
     shift: Shift
     loss: Loss
     schedule: Schedule

@@ -92,7 +92,7 @@ class ReferenceImplementation:
     def _model(self, operation: str) -> type[ReferenceComponent]:
         """The class of a model: that of its architecture."""
         models = (self._transformer, *(self._joined(kind) for kind in self.models))
-        return next(m for m in models if m.architecture.operation == operation)
+        return next((m for m in models if m.architecture.operation == operation), self._component)
 
     def _writer(self, operation: str) -> type[ReferenceComponent]:
         """The class that generates with a model."""

@@ -80,6 +80,8 @@ class ConfigRules:
             check_choice(name, getattr(self.config, name), rule)
 
     def check_options(self) -> None:
+        if "num_classes" in self.reads and self.config.num_classes < 2:
+            raise ValueError(f"num_classes={self.config.num_classes} must be at least 2; give more classes")
         for name, rule in self.fields(Holds.PART, Holds.LIMIT):
             if (value := getattr(self.config, name)) is not None:
                 check_number(name, value, rule)

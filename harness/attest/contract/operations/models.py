@@ -54,6 +54,45 @@ LANGUAGE_MODEL = register_operation(
     )
 )
 
+ENCODER_IDS = ids("B T", "source_vocab", some=True)
+SEGMENTS = Port("B T", Kind.IDS, optional=True, below="segments")
+ENCODER_ONLY_READS = (
+    (CAUSAL_LAYER_READS - {"window", "parallel"})
+    | EMBEDS
+    | {"num_encoder_layers", "source_vocab", "pad_id", "segments", "head_bias"}
+)
+
+MASKED_LANGUAGE_MODEL = register_operation(
+    Operation(
+        name="masked_language_model",
+        form=Form.MODEL,
+        milestone="M9",
+        note="every token sees every real one",
+        takes={"ids": ENCODER_IDS, "segments": SEGMENTS},
+        gives={"logits": "B T V"},
+        reads=ENCODER_ONLY_READS | {"mask_id", "tie", "projection_scale"},
+        sizes={"D": "d_model", "V": "source_vocab"},
+        parameters=parameters.masked_language_model,
+        tables=frozenset({"embedding.weight"}),
+        streams=("ids",),
+    )
+)
+
+CLASSIFIER = register_operation(
+    Operation(
+        name="classifier",
+        form=Form.MODEL,
+        milestone="M9",
+        note="of the real tokens pooled",
+        takes={"ids": ENCODER_IDS, "segments": SEGMENTS},
+        gives={"logits": "B C"},
+        reads=ENCODER_ONLY_READS | {"pooling", "num_classes"},
+        sizes={"D": "d_model", "C": "num_classes"},
+        parameters=parameters.classifier,
+        tables=frozenset({"embedding.weight"}),
+    )
+)
+
 LANGUAGE_MODEL_OPTIMIZER = register_operation(
     Operation(
         name="language_model_optimizer",
