@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from attest.contract import Config, ShapePolicy
 from attest_impls.eager import Eager, model
 from attest_impls.eager.model import Transformer
+from attest_impls.eager.norms import LayerNorm
 from attest_impls.eager.training import Loss, Trainer
 
 from .component import (
@@ -90,7 +91,7 @@ class Compiled(Eager):
         return component("input_embedding", model.InputEmbedding, config)
 
     def layer_norm(self, config: Config) -> CompiledComponent:
-        return component("layer_norm", model.LayerNorm, config)
+        return component("layer_norm", LayerNorm, config)
 
     rms_norm = None  # type: ignore[assignment]  # not offered: no model is compiled with it yet
 

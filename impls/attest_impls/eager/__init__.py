@@ -11,7 +11,7 @@ from torch import nn
 
 from attest.contract import Array, Config
 
-from . import first_principles, language_model, masks, model, positions, sampling
+from . import first_principles, language_model, masks, model, norms, positions, sampling
 from .arguments import (
     check_buckets,
     check_heads,
@@ -108,10 +108,10 @@ class Eager:
         return component("input_embedding", model.InputEmbedding, config)
 
     def layer_norm(self, config: Config) -> CheckedComponent:
-        return component("layer_norm", model.LayerNorm, config)
+        return component("layer_norm", norms.LayerNorm, config)
 
     def rms_norm(self, config: Config) -> CheckedComponent:
-        return component("rms_norm", model.RMSNorm, config)
+        return component("rms_norm", norms.RMSNorm, config)
 
     def encoder_layer(self, config: Config) -> CheckedComponent:
         return component("encoder_layer", model.EncoderLayer, config)

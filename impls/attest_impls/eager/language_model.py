@@ -41,7 +41,8 @@ from torch import Tensor, nn
 from attest.contract import Config
 
 from .masks import causal_mask, padding_mask, right_aligned, window_mask, without_unseen
-from .model import NORMS, FeedForward, Linear, Residual, RMSNorm, Stack, TokenEmbedding, attention
+from .model import FeedForward, Linear, Residual, Stack, TokenEmbedding, attention
+from .norms import NORMS, RMSNorm
 from .positions import RelativeBias, Rotary, added_positions, alibi_bias
 
 

@@ -1,8 +1,8 @@
 """The Transformer of "Attention Is All You Need" (https://arxiv.org/abs/1706.03762) in one file.
 
-Read it from top to bottom: attention, many heads, feed-forward, embeddings and positions, layer norm, the
-residual connection, the layers of encoder and decoder, the two stacks, the model. Each class computes its
-formula and nothing else. arguments.py decides what may be passed to it, before it is called.
+Read it from top to bottom: attention, many heads, feed-forward, embeddings and positions, the residual
+connection, the layers of encoder and decoder, the two stacks, the model. Each class computes its formula and
+nothing else. norms.py has the norms, and arguments.py decides what may be passed, before it is.
 
     source (B, S)                   target (B, T)
          |                                |
@@ -40,6 +40,7 @@ from torch import Tensor, nn
 from attest.contract import Config
 
 from .masks import causal_mask, left_aligned, padding_mask, without_unseen
+from .norms import NORMS, LayerNorm, widened
 
 
 def attention(
@@ -75,15 +76,6 @@ def attention(
     scores = torch.where(allowed, scores, torch.finfo(scores.dtype).min)  # (..., T, S)
     weights = torch.where(allowed, scores.softmax(-1), 0.0)  # (..., T, S)
     return nn.functional.dropout(weights, dropout).to(v.dtype) @ v, weights  # (..., T, d), (..., T, S)
-
-
-def widened(x: Tensor) -> Tensor:
-    """Half precision as float32, for what follows.
-
-    A score of 100 in bfloat16 is off by up to 0.25, and its weight by a factor of e^0.25. The mean and the
-    variance of a layer norm lose their digits in the same way.
-    """
-    return x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
 
 
 class Linear(nn.Linear):
@@ -245,40 +237,6 @@ class InputEmbedding(TokenEmbedding):
         """The first of the ids stands at position number `start`."""
         return self.dropout(self.positions(super().forward(ids) * self.scale, start))  # (B, T, D)
 
-
-class LayerNorm(nn.Module):
-    """(x - mean) / sqrt(variance + eps) * weight + bias, over the features of each position by itself."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        self.eps = config.norm_eps
-        self.weight = nn.Parameter(torch.ones(config.d_model))
-        self.bias = nn.Parameter(torch.zeros(config.d_model))
-
-    def forward(self, x: Tensor) -> Tensor:
-        wide = widened(x)
-        centred = wide - wide.mean(-1, keepdim=True)  # (B, T, D)
-        # The variance of the centred features: E[x^2] - E[x]^2 loses all digits when the mean is large.
-        variance = centred.square().mean(-1, keepdim=True)  # (B, T, 1)
-        normalised = centred / torch.sqrt(variance + self.eps)  # (B, T, D)
-        return (normalised * self.weight + self.bias).to(x.dtype)  # (B, T, D)
-
-
-class RMSNorm(nn.Module):
-    """x / sqrt(mean(x^2) + eps) * weight (https://arxiv.org/abs/1910.07467): no mean, no bias."""
-
-    def __init__(self, config: Config, width: int | None = None) -> None:
-        super().__init__()
-        self.eps = config.norm_eps
-        self.weight = nn.Parameter(torch.ones(config.d_model if width is None else width))
-
-    def forward(self, x: Tensor) -> Tensor:
-        wide = widened(x)
-        mean_square = wide.square().mean(-1, keepdim=True)  # (B, T, 1)
-        return (wide / torch.sqrt(mean_square + self.eps) * self.weight).to(x.dtype)  # (B, T, D)
-
-
-NORMS: dict[str, type[LayerNorm] | type[RMSNorm]] = {"layer": LayerNorm, "rms": RMSNorm}
 
 Sublayer = Callable[[Tensor], Tensor]
 

@@ -20,7 +20,8 @@ from torch import Tensor, nn
 
 from attest.contract import Config
 
-from .model import PositionalEncoding, widened
+from .model import PositionalEncoding
+from .norms import widened
 from .settings import rotated_width
 
 

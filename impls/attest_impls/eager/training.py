@@ -18,7 +18,8 @@ from attest.adapters.torch import TorchComponent, seeded
 from attest.contract import DECODER_ONLY, ENCODER_DECODER, Architecture, Arrays, Config
 
 from . import checkpoint
-from .arguments import check_ids, check_inputs
+from .arguments import check_inputs
+from .checks import check_ids
 from .masks import padding_mask
 from .mode import in_mode
 from .optimisation import Adam, LearningRate, clip_factor, global_norm
