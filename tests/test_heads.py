@@ -8,12 +8,13 @@ import pytest
 
 from attest.contract import Config
 from attest.contract.parameters import shapes
+from attest.contract.vocabulary import TOKENS
 from attest.reference.assembly import Parts
 from attest.reference.implementation import ReferenceImplementation
 from attest.reference.initial import random_parameters
 from attest.reference.models.maps import attention_maps, rollout, without_heads
 from attest.studies.heads import heads
-from attest.trained.digits import IDS, NAME, TOKENS, question
+from attest.trained.digits import IDS, NAME, question
 from attest.trained.models import SavedModel
 
 LENGTH, HEADS, WIDTH = 5, 6, 192
@@ -201,7 +202,7 @@ def test_the_command_draws(attest, checkpoint, name):
     [
         (["FIRST 3 x"], "token='x' is unknown; write FIRST"),
         (["FIRST 3 1 4 1 5"], "has 5 digits, which was never trained; write 2 to 3"),
-        (["FIRST 3 1", "--out", "maps.gif"], "out='maps.gif' is no picture; end it in .svg, .png, .pdf"),
+        (["FIRST 3 1", "--out", "maps.gif"], "out='maps.gif' is not a picture; end it in .svg, .png, .pdf"),
         (["FIRST 3 1", "--out", "no/maps.png"], "is in no directory that exists; make it first"),
         (["FIRST 3 1", "--kind", "both"], "kind='both' is unknown; use one of self, cross"),
         (["FIRST 3 1", "--layer", "2"], "layer=2 is beyond the model; use 0 to 1"),

@@ -65,7 +65,7 @@ def _checked(entry: Any, source: str) -> Milestone:
         kind = type(entry).__name__
         raise BrokenPlugin(f"{source}: {HOOK}() has an entry of type {kind}; use attest.Milestone(spec=...)")
     if not entry.file.is_file():
-        raise BrokenPlugin(f"{source}: {HOOK}() names {printable(str(entry.file))}, which is no file")
+        raise BrokenPlugin(f"{source}: {HOOK}() names {printable(str(entry.file))}, which is not a file")
     return entry
 
 

@@ -89,7 +89,7 @@ def check_killers() -> None:
         for id in defect.killers:
             if id not in load_spec().by_id:
                 raise UsageError(
-                    f"the defect {defect.name} names {id!r}, which is no criterion; name one of the spec"
+                    f"the defect {defect.name} names {id!r}, which is not a criterion; name one of the spec"
                 )
 
 
@@ -121,7 +121,7 @@ def trials(
 def run_trials(
     planned: Sequence[Trial], *, workers: int, on_outcome: Callable[[Outcome], None] = lambda outcome: None
 ) -> list[Outcome]:
-    """All trials, in processes of their own where there are several workers."""
+    """All trials, in separate processes where there are several workers."""
     outcomes = []
     if workers <= 1:
         for trial in planned:

@@ -44,7 +44,8 @@ def read_file(path: Path, operations: Collection[str]) -> tuple[Table, list[Tabl
     milestone = _typed(path, "milestone.", head, MILESTONE)
     if not re.fullmatch(r"[A-Z][A-Za-z0-9]*", milestone["id"]):
         refuse(
-            path, f"milestone.id={head['id']!r} is no id; use a capital, then letters and digits, as in M12"
+            path,
+            f"milestone.id={head['id']!r} is not an id; use a capital, then letters and digits, as in M12",
         )
     for operation in milestone["operations"]:
         if operation not in operations:
@@ -53,7 +54,7 @@ def read_file(path: Path, operations: Collection[str]) -> tuple[Table, list[Tabl
             )
     rows = data.get("criterion", [])
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        refuse(path, "criterion is no list of tables; begin each criterion with [[criterion]]")
+        refuse(path, "criterion is not a list of tables; begin each criterion with [[criterion]]")
     if not rows:
         refuse(path, "it has no criterion; begin each one with [[criterion]]")
     return milestone, [_criterion(path, milestone, row, operations) for row in rows]
@@ -87,7 +88,7 @@ def _criterion(path: Path, milestone: Table, given: Table, operations: Collectio
     if not id.startswith(f"{owner}."):
         refuse(path, f"{where}id={id!r} does not belong to {owner}; start it with {owner}.")
     if not re.fullmatch(r"[0-9]+[a-z]*", id.removeprefix(f"{owner}.")):
-        refuse(path, f"{where}id={id!r} is no id; use a number and small letters, as in {owner}.4a")
+        refuse(path, f"{where}id={id!r} is not an id; use a number and small letters, as in {owner}.4a")
     if row["level"] not in LEVELS:
         refuse(path, f"{where}level={row['level']!r} is unknown; use one of {', '.join(LEVELS)}")
     for answer in row["acceptance"]:

@@ -75,7 +75,7 @@ def _evaluated(
 def _write(
     directory: Path, own: Path, name: str, training: Training, config: Any, found: dict[str, Any]
 ) -> None:
-    """The implementation's own checkpoint, then the model that anyone can read, then what is known of it."""
+    """The implementation's own checkpoint, then the model in the common format, then its evaluation."""
     from attest.trained.digits import NAME
     from attest.trained.models import SavedModel
 

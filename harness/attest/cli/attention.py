@@ -57,7 +57,7 @@ def check_out(out: Path | None) -> None:
     if out is None:
         return
     if out.suffix not in FORMATS:
-        raise click.UsageError(f"out={str(out)!r} is no picture; end it in {', '.join(FORMATS)}")
+        raise click.UsageError(f"out={str(out)!r} is not a picture; end it in {', '.join(FORMATS)}")
     if not out.absolute().parent.is_dir():
         raise click.UsageError(f"out={str(out)!r} is in no directory that exists; make it first")
 

@@ -33,10 +33,10 @@ def command(offers: bool, impl: tuple[str, ...], parameters: str | None, words: 
     elif offers or impl:
         _show_offers(impl)
     else:
-        _show(sections or list(SECTIONS))
+        _print_sections(sections or list(SECTIONS))
 
 
-def _show(sections: list[str]) -> None:
+def _print_sections(sections: list[str]) -> None:
     from attest.registry import registered
     from attest.spec import load_spec
 

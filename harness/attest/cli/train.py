@@ -36,7 +36,7 @@ def command(
     accuracies, a confusion matrix and curves, and with exit code 1 below 95 % of the test questions.
     """
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # tiny tensors are slower on several threads
-    from attest.cli.flow import subjects
+    from attest.cli.flow import judged_implementations
     from attest.evidence import collecting
     from attest.outcomes import NotOffered, Violation
     from attest.trained import digits
@@ -46,7 +46,7 @@ def command(
         raise click.UsageError(f"task={task!r} is unknown; use one of {', '.join(TASKS)}")
     if epochs is not None and task != digits.NAME:
         raise click.UsageError(f"epochs={epochs} is for the task {digits.NAME}; use --steps for {task}")
-    judged = subjects(impl)[0]
+    judged = judged_implementations(impl)[0]
     directory = Path(out or f"trained/{judged.name}-{task}")
     try:
         with collecting():

@@ -13,9 +13,9 @@ computes in bfloat16 or float16 takes and returns float32), int64 ids, bool mask
 query may attend.
 
 Every operation is a builder: it takes a `Config` and returns a component. The exceptions are marked with
-(): they are plain functions that take positional arguments and return one array. A builder reads what it
-needs, raises NotImplementedError for an option it does not have (then *not offered*) and ValueError for a
-config that makes no sense.
+(): they are plain functions that take positional arguments and return one array, or a text. A builder reads
+what it needs, raises NotImplementedError for an option it does not have (then *not offered*) and ValueError
+for a config that makes no sense.
 
 operation                 called with (keywords)                        returns (mapping of arrays)
 ------------------------- --------------------------------------------- -----------------------------------
@@ -87,6 +87,13 @@ adam                                                                    see Opti
 adamw                                                                   see Optimizer; matrices decay
 xavier()                  outputs, inputs, seed                         output (O, I); uniform
 he()                      outputs, inputs, seed                         output (O, I); normal
+tokenize()                text                                          ids (T); of the 20 in
+                                                                        contract/vocabulary.py
+detokenize()              ids (T)                                       the text, as a str
+split_examples()          examples (N, L), seed                         part (N); 0 train, 1 validation, 2
+                                                                        test
+confusion_matrix()        wanted (N), written (N), classes              counts (C, C); rows wanted, columns
+                                                                        written
 
 `mask?` is left out or of a form that broadcasts: for attention to (..., T, S); above it (T, S) or
 (B or 1, T or 1, S), with no head axis; key padding is (B, 1, S).

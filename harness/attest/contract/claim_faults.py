@@ -24,13 +24,13 @@ def claims_at_fault(supports: Any, only: Any) -> Iterator[str]:
 
 def _of_supports(mapping: Any) -> Iterator[str]:
     if not isinstance(mapping, Mapping):
-        yield f"supports={_short(mapping)} is no mapping; write option -> values, or a list of such mappings"
+        yield f"supports={_short(mapping)} is not a mapping; write option -> values, or a list of mappings"
         return
     for name, given in mapping.items():
         if name == OPERATIONS_KEY:
             yield from _operations(given)
         elif name not in OPTIONS:
-            yield f"supports names {_short(name)}, which is no option; {_nearest(name, OPTIONS)}"
+            yield f"supports names {_short(name)}, which is not an option; {_nearest(name, OPTIONS)}"
         elif given != ANY:
             yield from _values(f"supports[{name!r}]", given, name, OPTIONS[name])
 
@@ -39,7 +39,7 @@ def _of_only(only: Any) -> Iterator[str]:
     if only is None:
         return
     if not isinstance(only, Mapping):
-        yield f"only={_short(only)} is no mapping; write option -> values"
+        yield f"only={_short(only)} is not a mapping; write option -> values"
         return
     sizes = [name for name, rule in RULES.items() if rule.holds is Holds.SIZE]
     for name, given in only.items():
@@ -48,14 +48,14 @@ def _of_only(only: Any) -> Iterator[str]:
                 yield f"only[{name!r}]={_short(given)} is unknown; write (False,) where there is none"
         elif name not in OPTIONS and name not in sizes:
             known = (*OPTIONS, *ABILITIES, *sizes)
-            yield f"only names {_short(name)}, which is no option and no size; {_nearest(name, known)}"
+            yield f"only names {_short(name)}, which is not an option and no size; {_nearest(name, known)}"
         elif given != EVEN or name not in sizes:
             yield from _values(f"only[{name!r}]", given, name, RULES[name])
 
 
 def _operations(given: Any) -> Iterator[str]:
     if not isinstance(given, list | tuple) or not given:
-        yield f"supports['operations']={_short(given)} is no list of operations; name some, or leave it out"
+        yield f"supports['operations']={_short(given)} is not a list of operations; name some or leave it out"
         return
     for name in given:
         if name not in OPERATIONS:
@@ -65,7 +65,7 @@ def _operations(given: Any) -> Iterator[str]:
 def _values(where: str, given: Any, name: str, rule: Rule) -> Iterator[str]:
     if not isinstance(given, list | tuple) or not given:
         example = f"({_example(name, rule)!r},)"
-        yield f"{where}={_short(given)} is no list of values; write for example {example}"
+        yield f"{where}={_short(given)} is not a list of values; write for example {example}"
         return
     for value in given:
         if not _fits(value, name, rule):

@@ -97,7 +97,7 @@ class Space:
     def promises(self, operation: str, config: Config) -> bool:
         """Whether the implementation named one of these options, and the others are named or the default.
 
-        A config of defaults alone is no promise: who lacks an operation may have a builder that only says so.
+        A config of defaults alone promises nothing: a builder may exist only to raise NotImplementedError.
         """
         values = {n: getattr(config, n) for n in _read(self.options, operation) if n in OPTIONS}
         named = [n for n, value in values.items() if self.options[n].names(value)]
@@ -129,9 +129,9 @@ class Claims:
         return f"{operation} with {told} is not claimed" if fewest else ""
 
     def refusal_asked(self, operation: str, config: Config) -> str:
-        """The same for a config that must be refused: a value that nobody can have is not held against it.
+        """The same for a config that must be refused: a value that no implementation can have is put aside.
 
-        It is where the option is claimed in no other value than its default: then no builder reads it.
+        It is kept where the option is claimed with its default alone, since then no builder reads the option.
         """
         known = {n: default_of(n) for n in _read(OPTIONS, operation) if self._impossible(n, config)}
         return self.outside(operation, config.but(**known))

@@ -6,7 +6,7 @@ claims (`attest.contract.claims`) read it. `readers` in `attest.contract.operati
 read a field.
 
 An *option* is a field that chooses a kind of model, not a size or an id. Its default is the model of 2017; an
-implementation claims other values by `supports`. The options that M1 to M6 ask of everyone name those values
+implementation claims other values by `supports`. The options that M1 to M6 always ask for name those values
 in `asked`; an option that is older than claims is also `tried`, see `Rule`.
 """
 

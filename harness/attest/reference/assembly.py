@@ -22,6 +22,7 @@ from attest.reference.models.decoder_only import DecoderOnly
 from attest.reference.models.encoder_decoder import EncoderDecoder
 from attest.reference.models.encoder_only import EncoderOnly
 from attest.reference.parts.attention import Attention
+from attest.reference.parts.data import Data
 from attest.reference.parts.dropout import Dropout
 from attest.reference.parts.embedding import Embedding, Logits
 from attest.reference.parts.feed_forward import ACTIVATIONS, Activation, FeedForward
@@ -91,6 +92,7 @@ SLOTS: Mapping[str, Slot] = {
     "softmax": _only(Softmax),
     "cross_entropy": _only(CrossEntropy),
     "initialisation": _only(Initialisation),
+    "data": _only(Data),
     "sgd": _only(Sgd),
     "momentum": _only(Momentum),
     "plain_adam": _only(PlainAdam),
@@ -134,6 +136,7 @@ class Parts:
     softmax: Softmax
     cross_entropy: CrossEntropy
     initialisation: Initialisation
+    data: Data
     sgd: Sgd
     momentum: Momentum
     plain_adam: PlainAdam

@@ -82,7 +82,7 @@ class ReferenceImplementation:
         }
 
     def build(self, operation: str, config: Config, kind: type[ReferenceComponent] | None = None) -> Any:
-        """A component of its own, with parts of its own."""
+        """A new component with new parts; nothing is shared with an earlier one."""
         return (kind or self._component)(self.parts(config), operation, config)
 
     def parts(self, config: Config) -> Parts:

@@ -102,7 +102,7 @@ def _note_studies(document: Document, home: Path) -> None:
     """Show each study that was made of this implementation beside the criterion that the study names."""
     rows = {r["id"]: r for m in document["milestones"] for r in m["criteria"]}
     for path in sorted(home.glob("study_*.json")):
-        with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):  # somebody edited it
+        with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):  # edited by hand
             study = json.loads(path.read_text(encoding="utf-8"))
             row, curves = rows[study["criterion"]], study["curves"]
             row["data"] = {**row["data"], "curves": {**row["data"].get("curves", {}), **curves}}

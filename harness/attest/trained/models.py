@@ -31,7 +31,7 @@ Read = TypeVar("Read")
 
 @dataclass(frozen=True, kw_only=True)
 class SavedModel:
-    """Who trained it, on what, its config and its parameters."""
+    """The implementation that trained it, the task, its config and its parameters."""
 
     implementation: str
     task: str
@@ -132,7 +132,7 @@ def _parameters(path: Path) -> dict[str, Array]:
         found = {name: arrays[name] for name in arrays.files}
     for name, array in found.items():
         if array.dtype.kind not in "fiub":
-            raise ValueError(f"{name} in {path.name} is no array of numbers")
+            raise ValueError(f"{name} in {path.name} is not an array of numbers")
     return found
 
 
@@ -141,11 +141,11 @@ def _config(given: dict[str, Any]) -> Config:
     values = dict(given)
     options = values.pop("options", [])
     if not isinstance(options, list) or not all(_is_pair(pair) for pair in options):
-        raise ValueError(f"config.options={options!r} is no list of pairs of words")
+        raise ValueError(f"config.options={options!r} is not a list of pairs of words")
     defaults = {f.name: f.default for f in fields(Config)}
     for name, value in values.items():
         if name not in defaults or not _same_kind(value, defaults[name]):
-            raise ValueError(f"config.{name}={value!r} is no value of a config")
+            raise ValueError(f"config.{name}={value!r} is not a value of a config")
     return Config(**values, options=tuple((key, value) for key, value in options))
 
 

@@ -12,14 +12,7 @@ from torch import nn
 from attest.contract import Array, Config
 
 from . import first_principles, language_model, masks, model, norms, positions, sampling
-from .arguments import (
-    check_buckets,
-    check_heads,
-    check_lengths,
-    check_rows_of_ids,
-    check_sampling,
-    check_sizes,
-)
+from .checks import check_buckets, check_heads, check_lengths, check_rows_of_ids, check_sampling, check_sizes
 from .component import (
     AttentionComponent,
     CheckedComponent,

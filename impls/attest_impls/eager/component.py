@@ -168,7 +168,7 @@ class LanguageModelComponent(SteppingComponent):
 
 
 class Generator(CheckedComponent):
-    """Greedy, beam and sampling with a model of its own."""
+    """Greedy, beam and sampling; the generator owns its model."""
 
     decoder: StepwiseDecoder = cache
 

@@ -58,5 +58,5 @@ def left_aligned(ids: Tensor, pad_id: int | None) -> Tensor:
 
 def right_aligned(ids: Tensor, pad_id: int | None) -> Tensor:
     """Padding wherever it stands goes before the text: the last token is the one to go on from."""
-    order = padding_mask(ids, pad_id)[:, 0].long().argsort(-1, stable=True)  # (B, S)
+    order = padding_mask(ids, pad_id)[:, 0].long().argsort(dim=-1, stable=True)  # (B, S)
     return ids.gather(1, order)  # (B, S)

@@ -36,7 +36,7 @@ def token_losses(logits: Tensor, labels: Tensor, smoothing: float) -> Tensor:
 
 
 def summed_loss(logits: Tensor, labels: Tensor, pad_id: int | None, smoothing: float) -> Tensor:
-    """Over the labels that are not padding. A sum: who knows all batches divides once by all their tokens."""
+    """Over the labels that are not padding. A sum, so that several batches are divided once by all tokens."""
     counts = padding_mask(labels, pad_id)[:, 0]  # (B, T)
     return torch.where(counts, token_losses(logits, labels, smoothing), 0.0).sum()
 

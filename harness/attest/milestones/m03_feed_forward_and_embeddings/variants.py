@@ -61,7 +61,7 @@ class positions_on_the_fly(Sinusoids):
 
 @variant("M3")
 class no_buffers(ReferenceComponent):
-    """The table is no buffer that anybody can see."""
+    """The table is not among the buffers that the component lists."""
 
     def buffers(self) -> dict[str, Array]:
         return {}
@@ -130,7 +130,7 @@ class dropout_before_the_activation(FeedForward):
 
 @variant("M3")
 class a_generator_for_each_place(ReferenceComponent):
-    """Each place of dropout draws from a stream of its own, numbered in the order of use."""
+    """Each place of dropout draws from a separate stream, numbered in the order of use."""
 
     def noise(self) -> Any:
         return None if self.seed is None else Streams(self.seed)

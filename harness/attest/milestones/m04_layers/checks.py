@@ -61,6 +61,6 @@ def expect_any_length(impl: JudgedImplementation, part: str) -> None:
         FORMULA.check(impl, case)
 
 
-def has(component: JudgedComponent, method: str) -> bool:
+def has_method(component: JudgedComponent, method: str) -> bool:
     """Whether the component has an optional method."""
     return callable(getattr(component.component, method, None))

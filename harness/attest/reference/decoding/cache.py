@@ -32,7 +32,7 @@ class Kept:
         self.array, self.room = array, room
 
     def appended(self, new: Array) -> Kept:
-        """Behind the last token; a second continuation of the same tokens gets a copy of its own."""
+        """Behind the last token; a second continuation of the same tokens gets a copy."""
         start = self.array.shape[2]
         stop = start + new.shape[2]
         room = self.room

@@ -45,9 +45,9 @@ def config_of(impl: JudgedImplementation, operation: str) -> Config:
     return SIZES.but(dtype=impl.dtypes[0])
 
 
-def new(impl: JudgedImplementation, operation: str) -> JudgedComponent:
+def new_component(impl: JudgedImplementation, operation: str) -> JudgedComponent:
     """A component that has not been called yet."""
-    config = impl.placed(config_of(impl, operation))
+    config = impl.with_run_options(config_of(impl, operation))
     return JudgedComponent(operation, impl.construct(operation, config), config, impl)
 
 

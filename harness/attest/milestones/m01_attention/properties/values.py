@@ -25,7 +25,7 @@ DENORMAL = {"float32": 1e-40, "float64": 1e-310}
 @verifies("M1.2", effort=0.25)
 @given(case=attention_cases(masks=("none", "shared")))
 def any_number_of_leading_axes(impl: JudgedImplementation, case: AttentionCase) -> None:
-    """(T, d) alone, and (B, G, H, T, d) with two leading axes more than (B, T, d)."""
+    """Attention takes (T, d) alone and (B, G, H, T, d), with two leading axes more than (B, T, d)."""
     component = case.loaded(impl)
     for what, inputs in case.other_ranks():
         wanted = case.expected_for(inputs)["output"]
@@ -35,7 +35,7 @@ def any_number_of_leading_axes(impl: JudgedImplementation, case: AttentionCase) 
 @verifies("M1.2", effort=0.5)
 @given(case=attention_cases(), which=st.sampled_from(PARTICULAR))
 def particular_values_are_no_exception(impl: JudgedImplementation, case: AttentionCase, which: str) -> None:
-    """Zeros, equal keys, and outputs that half precision cannot hold."""
+    """Zeros, equal keys and outputs beyond half precision follow the formula."""
     component, inputs = case.loaded(impl), case.with_particular(which)
     wanted = case.expected_for(inputs)["output"]
     expect_close(component(**inputs)["output"], wanted, f"output for {which}", factor=component.widening)
@@ -63,7 +63,7 @@ def denormal_values_come_through(impl: JudgedImplementation, case: AttentionCase
 
 @verifies("M1.3")
 def dropped_attention_has_the_mean_of_evaluation(impl: JudgedImplementation) -> None:
-    """Over 400 seeds, where attention drops in training: kept weights are divided by 1 - p."""
+    """Over 400 seeds the mean is that of eval, because kept weights are divided by 1 - p."""
     case = AttentionCase(B=1, T=1, S=8, d_k=4, d_v=1, dtype=impl.dtypes[0]).fitted(impl)
     note_case(f"{case} p=0.4, 400 seeds", "train")
     ones = case.with_inputs(q=np.zeros_like(case.inputs["q"]), v=np.ones_like(case.inputs["v"]))

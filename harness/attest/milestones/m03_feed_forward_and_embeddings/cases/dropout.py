@@ -243,7 +243,7 @@ class OpenAttention(DropoutCase):
         return normed, self.inputs["memory"][:1].astype(np.float64) if crossing else normed
 
     @cached_property
-    def own(self) -> dict[str, Array]:
+    def attention_parameters(self) -> dict[str, Array]:
         """Parameters of the attention."""
         rng, width = np.random.default_rng(5), self.D // self.H
         places = np.zeros((self.D, self.T))
@@ -260,7 +260,9 @@ class OpenAttention(DropoutCase):
     @property
     def parameters(self) -> dict[str, Array]:
         silent = silent_parameters(self.operation, self.config)
-        return silent | {f"{self.attention}.{name}": value for name, value in self.own.items()}
+        return silent | {
+            f"{self.attention}.{name}": value for name, value in self.attention_parameters.items()
+        }
 
     @cached_property
     def shown(self) -> Array:
@@ -273,7 +275,7 @@ class OpenAttention(DropoutCase):
             allowed = np.tri(self.T, dtype=bool)
         given = {"query": query, "key_value": keys, "mask": allowed}
         wide = self.config.but(dtype="float64")
-        return expected("multi_head_attention", wide, self.own, given)["output"].value
+        return expected("multi_head_attention", wide, self.attention_parameters, given)["output"].value
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -51,7 +51,7 @@ class exponent_i_not_2i(Sinusoids):
 
 @defect("M3.4")
 class pair_with_two_frequencies(Sinusoids):
-    """Sine and cosine of a pair have exponents of their own."""
+    """The sine and the cosine of a pair have different exponents."""
 
     def exponents(self, width: int) -> Array:
         exponents: Array = np.arange(width) / width

@@ -49,7 +49,7 @@ from attest.milestones.m04_layers.checks import (
     NARROW,
     expect_any_length,
     expect_output,
-    has,
+    has_method,
     output_of,
 )
 
@@ -133,7 +133,7 @@ def silent_sublayers_leave_the_identity(impl: JudgedImplementation, case: LayerC
 @verifies("M4.3", large=2)
 @given(case=layer_cases(parts=("decoder_layer",)))
 def decoder_layer_equals_its_formula(impl: JudgedImplementation, case: LayerCase) -> None:
-    """Causal self-attention, cross-attention, feed-forward, each with residual and norm."""
+    """Causal self-attention, cross-attention and feed-forward, in this order, each with residual and norm."""
     FORMULA.check(impl, case)
 
 
@@ -244,7 +244,7 @@ def each_position_is_normed_on_its_own(impl: JudgedImplementation, case: NormCas
     changed[0, 0] = case.x[0, 0]
     after = output_of(component, {"x": changed})
     expect_same_bits(after[0, 0], before[0, 0], "output at a position that did not change")
-    if has(component, "train"):
+    if has_method(component, "train"):
         component.train(other)
         expect_same_bits(output_of(component, {"x": case.x}), before, "output in train mode")
 
@@ -290,8 +290,8 @@ for part in STACKS:
 
 
 def expect_no_trace_of_training(component: JudgedComponent, case: LayerCase) -> None:
-    """Dropout draws from a generator of its own."""
-    if not has(component, "train"):
+    """Dropout does not draw from the global generator."""
+    if not has_method(component, "train"):
         return
     before = global_state()
     component.train(case.seed)

@@ -81,7 +81,7 @@ def sensible(impl: JudgedImplementation, operation: str) -> Config:
 
 @verifies("M5.12")
 def senseless_configurations_are_refused(impl: JudgedImplementation, architecture: Architecture) -> None:
-    """On construction, and not by an assert: python -O removes those."""
+    """Construction raises, and not by an assert, which python -O removes."""
     impl.build(architecture.operation, sensible(impl, architecture.operation))
     for operation, name, value in senseless(impl, architecture):
         note_case(f"{name}={value!r}", name)
@@ -102,7 +102,7 @@ def vanishes(error: Exception) -> bool:
 
 @verifies("M5.12a")
 def refusals_name_the_field(impl: JudgedImplementation, architecture: Architecture) -> None:
-    """A ValueError (TypeError for a wrong type) with the field's name and the value given."""
+    """A ValueError (TypeError for a wrong type) holds the name of the field and the value given."""
     for operation, name, value in senseless(impl, architecture):
         note_case(f"{name}={value!r}", name)
         error = refusal(impl, operation, name, value)

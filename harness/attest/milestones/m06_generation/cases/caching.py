@@ -37,7 +37,7 @@ class CacheCase(DecodingCase):
     script: str = ""
 
     def tokens(self, turn: int, rows: int, count: int) -> Array:
-        """(rows, count): what is fed in one step; every turn has tokens of its own."""
+        """(rows, count): the tokens fed in one step; every step draws new ones."""
         return self.real_ids(self.rng(3, turn), (rows, count), self.num_classes)
 
 
@@ -68,7 +68,7 @@ class CacheRun:
         current().case = self.line
 
     def open(self) -> None:
-        """Start on a prompt of its own, or on as many empty rows."""
+        """Start on a newly drawn prompt, or on as many empty rows."""
         self.did("o")
         prompt = self.case.another_prompt(len(self.sessions))
         empty = np.zeros((len(prompt), 0), np.int64)

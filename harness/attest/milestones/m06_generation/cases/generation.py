@@ -180,7 +180,7 @@ class GenerationCase(DecodingCase):
         return {**self.parameters, f"{last}.weight": weight, f"{last}.bias": logits.astype(weight.dtype)}
 
     def teacher(self, impl: JudgedImplementation) -> Teacher:
-        """Who reads what the implementation wrote, with the bounds it declares."""
+        """The reference that scores what the implementation wrote, with the bounds it declares."""
         factor = impl.factor(self.architecture.generate)
         return Teacher(self.config, self.parameters, factor, self.architecture)
 

@@ -33,7 +33,7 @@ def generation_leaves_no_trace(impl: JudgedImplementation, case: GenerationCase)
 
 @verifies("M6.11")
 def a_refusal_leaves_no_trace(impl: JudgedImplementation, architecture: Architecture) -> None:
-    """The training mode, the random state and the next answer are as if nothing had been asked."""
+    """A refused request leaves the training mode, the random state and the next answer as they were."""
     case = plain_case(impl, architecture)
     component = case.generator(impl)
     wanted = component(**case.request())
