@@ -303,8 +303,11 @@ class OperationCase(Case):
 
 
 def _has_rows(record: Operation, name: str, x: Array, full: int) -> bool:
-    """Whether the first axis is the batch; a mask may leave that axis out."""
-    return record.takes[name].kind is not Kind.MASK or x.ndim >= min(full, 3)
+    """Whether the first axis is the batch; a mask may leave that axis out, or never have it."""
+    port = record.takes[name]
+    if port.kind is not Kind.MASK:
+        return True
+    return port.words[0] in ("B", "...") and x.ndim >= min(full, 3)
 
 
 def seeds() -> st.SearchStrategy[int]:

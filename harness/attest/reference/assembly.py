@@ -22,6 +22,8 @@ from attest.reference.models.decoder_only import DecoderOnly
 from attest.reference.models.encoder_decoder import EncoderDecoder
 from attest.reference.models.encoder_only import EncoderOnly
 from attest.reference.parts.attention import Attention
+from attest.reference.parts.block_sparse import BlockSparse
+from attest.reference.parts.chunked import AllAtOnce, Chunked
 from attest.reference.parts.data import Data
 from attest.reference.parts.dropout import Dropout
 from attest.reference.parts.embedding import Embedding, Logits
@@ -30,6 +32,7 @@ from attest.reference.parts.heads import HeadByHead, MultiHead
 from attest.reference.parts.initialisation import Initialisation
 from attest.reference.parts.layers import Layers
 from attest.reference.parts.linear import Linear, Projections
+from attest.reference.parts.linear_attention import LinearAttention
 from attest.reference.parts.masks import Masks
 from attest.reference.parts.norms import LayerNorm, Residual, RMSNorm
 from attest.reference.parts.part import Part
@@ -65,6 +68,9 @@ SLOTS: Mapping[str, Slot] = {
     "masks": _only(Masks),
     "attention": _only(Attention),
     "heads": _only(MultiHead),
+    "chunked": _only(Chunked),
+    "linear_attention": _only(LinearAttention),
+    "block_sparse": _only(BlockSparse),
     "positions": Slot(POSITIONS, field="positions"),
     "rotary": _only(Rotary),
     "alibi": _only(Alibi),
@@ -109,6 +115,9 @@ class Parts:
     masks: Masks
     attention: Attention
     heads: MultiHead
+    chunked: Chunked
+    linear_attention: LinearAttention
+    block_sparse: BlockSparse
     positions: Positions
     rotary: Rotary
     alibi: Alibi
@@ -164,5 +173,5 @@ def replaced_by(piece: type[Part]) -> type[Part]:
 
 
 def oracle_parts(config: Config, *pieces: type[Part]) -> Parts:
-    """What the oracle computes with: the same, with heads as a plain loop."""
-    return Parts(config, HeadByHead, *pieces)
+    """What the oracle computes with: the same, with heads as a plain loop and the softmax all at once."""
+    return Parts(config, HeadByHead, AllAtOnce, *pieces)
