@@ -104,7 +104,7 @@ def chunked_cases(
     mask = draw(st.sampled_from(masks))
     plain = draw(
         attention_cases(
-            masks=("none",) if mask == "late" else (mask,), causal=causal, kinds=kinds, min_keys=min_keys
+            masks=("none",) if mask == "late" else (mask,), causal=causal, regimes=kinds, min_keys=min_keys
         )
     )
     return ChunkedCase(
