@@ -70,10 +70,8 @@ def attention_heads(config: Config) -> None:
     scale = config.attention_scale
     good = scale is None or (is_number(scale) and scale > 0)
     require(good, "attention_scale", scale, "is not a positive number", "give None for 1 / sqrt(d)")
-    if config.positions == "rotary":
-        rotary(config, config.d_head)
-    if config.positions == "relative":
-        relative(config)
+    rotary(config, config.d_head if config.positions == "rotary" else None)
+    relative(config)
     layer_norm(config)
     rate("dropout", config.dropout)
 

@@ -25,14 +25,18 @@ from .self_attention import Place, SelfAttention, placed
 
 
 class CausalLayer(Layer):
-    """Masked self-attention and feed-forward, one after the other or, `parallel`, side by side."""
+    """Masked self-attention and feed-forward, one after the other or, `parallel`, side by side.
+
+    Side by side each reads x through its own norm, wherever the config places norms otherwise.
+    """
 
     def __init__(self, config: Config, dtype: DType, rng: Random, relative: RelativeBias | None) -> None:
         super().__init__()
         self.parallel = config.parallel
         self.self_attention = self.child("self_attention", SelfAttention(config, dtype, rng, relative))
         self.feed_forward = self.child("feed_forward", FeedForward(config, dtype, rng))
-        self.around: list[Residual] = residuals(self, 2, config, dtype)
+        placed_before = config.but(norm="pre") if config.parallel else config
+        self.around: list[Residual] = residuals(self, 2, placed_before, dtype)
 
     def forward(self, x: Array, place: Place, rng: Random | None) -> tuple[Array, Cache]:
         h, entered = self.around[0].enter(x)
