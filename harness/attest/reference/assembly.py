@@ -35,7 +35,7 @@ from attest.reference.parts.norms import LayerNorm, Residual, RMSNorm
 from attest.reference.parts.part import Part
 from attest.reference.parts.positions import Positions
 from attest.reference.parts.probabilities import CrossEntropy, Softmax
-from attest.reference.parts.relative_positions import POSITIONS, Alibi, Relative, Rotary
+from attest.reference.parts.relative_positions import POSITIONS, Alibi, PairByPair, Relative, Rotary
 from attest.reference.training.loss import Loss, Shift
 from attest.reference.training.optimisation import Adam, Clipping, Schedule
 from attest.reference.training.updates import AdamW, Momentum, PlainAdam, Sgd
@@ -164,5 +164,5 @@ def replaced_by(piece: type[Part]) -> type[Part]:
 
 
 def oracle_parts(config: Config, *pieces: type[Part]) -> Parts:
-    """What the oracle computes with: the same, with heads as a plain loop."""
-    return Parts(config, HeadByHead, *pieces)
+    """What the oracle computes with: the same, with heads and pairs of features in another derivation."""
+    return Parts(config, HeadByHead, PairByPair, *pieces)

@@ -318,6 +318,7 @@ def concat(parts: Sequence[Var], axis: int = -1) -> Var:
 def stack(parts: Sequence[Var], axis: int) -> Var:
     """Joined along a new axis."""
     shape = list(parts[0].shape)
+    axis %= len(shape) + 1  # insert(-1, ...) would stand before the last axis
     shape.insert(axis, 1)
     return concat([reshape(part, shape) for part in parts], axis=axis)
 

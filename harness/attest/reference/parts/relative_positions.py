@@ -100,6 +100,26 @@ class Rotary(Positions):
         return Var(np.cos(angles), variance, eps), Var(np.sin(angles), variance, eps)
 
 
+class PairByPair(Rotary):
+    """The oracle's: a list says where the features of each pair stand, with no stack and no reshape."""
+
+    def places(self, rotated: int) -> tuple[list[int], list[int]]:
+        """The first and the second feature of pair i."""
+        half = rotated // 2
+        if self.config.rotary_pairing == "interleaved":
+            return [2 * i for i in range(half)], [2 * i + 1 for i in range(half)]
+        return list(range(half)), [i + half for i in range(half)]
+
+    def pairs(self, x: Var, rotated: int) -> tuple[Var, Var]:
+        firsts, seconds = self.places(rotated)
+        return ops.index(x, (..., firsts)), ops.index(x, (..., seconds))
+
+    def joined(self, first: Var, second: Var) -> Var:
+        firsts, seconds = self.places(2 * first.shape[-1])
+        back = np.argsort(firsts + seconds).tolist()
+        return ops.index(ops.concat([first, second]), (..., back))
+
+
 class Alibi(Positions):
     """A bias of minus the distance, times a slope that differs from head to head."""
 
