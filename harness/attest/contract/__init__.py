@@ -64,6 +64,17 @@ relative_bias             positions (B, T), key_positions (B, S),       output (
 self_attention            x (B, T, D), mask?, positions? (B, T),        output (B, T, D),
                           causal?                                       weights? (B, H, T, T); positions
                                                                         count from 0 unless given
+chunked_attention         q (..., T, d), k (..., S, d),                 output (..., T, d_v),
+                          v (..., S, d_v), mask?, causal?               log_sum_exp (..., T); log_sum_exp of
+                                                                        the scaled scores that a query sees,
+                                                                        -inf where it sees none
+linear_attention          q (B, H, T, d), k (B, H, S, d),               output (B, H, T, d_v); the kernel is
+                          v (B, H, S, d_v), mask?, causal?              elu + 1; `mask` hides keys, from
+                                                                        every query alike
+block_sparse_attention    q (B, H, T, d), k (B, H, S, d),               output (B, H, T, d_v); `blocks` (H
+                          v (B, H, S, d_v), blocks, causal?             or 1, blocks of T, blocks of S):
+                                                                        True where a block of queries sees
+                                                                        one of keys
 causal_layer              x (B, T, D), mask?, positions? (B, T)         output (B, T, D); causal; `mask` on
                                                                         top of it
 language_model            ids (B, T)                                    logits (B, T, V); see LanguageModel
@@ -71,6 +82,7 @@ masked_language_model     ids (B, T), segments? (B, T)                  logits (
                                                                         every real one
 classifier                ids (B, T), segments? (B, T)                  logits (B, C); of the real tokens
                                                                         pooled
+language_model_loss       logits (B, T, V), ids (B, T)                  loss (); of what follows each token
 language_model_optimizer                                                see Optimizer
 language_model_trainer                                                  see Trainer; a batch is `ids`
 complete                  prompt (B, T), max_len, width?, num_results?, tokens (B, K, L), scores (B, K); see

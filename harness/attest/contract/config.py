@@ -143,6 +143,8 @@ class Config:
     head_width: int | None = size(None, option=True, samples=(4, 6))  # None: d_model / num_heads
     window: int | None = size(None, option=True, samples=(1, 2, 3, 5))  # a query sees itself and w - 1 before
     attention_scale: float | None = number(None, Holds.LIMIT, samples=(1.0, 0.3))  # None: 1 / sqrt(d)
+    chunk: int = size(64)  # chunked attention reads so many keys at a time
+    block: int = size(64)  # block-sparse attention: positions that one entry of `blocks` stands for
     qk_norm: bool = flag(False)  # RMSNorm of each query and key head, before it is turned
     qkv_bias: bool | None = flag(None)  # None: as bias says
     head_bias: bool | None = flag(None)  # of the last projection; None: as bias says

@@ -44,10 +44,11 @@ class Feature:
 
 @dataclass(frozen=True)
 class Ability(Feature):
-    """Of a model's methods: claimed unless `only` takes it away."""
+    """Of a model's methods: claimed unless `only` takes it away or its operation is missing."""
 
     def claimed(self, claims: Claims) -> bool:
-        return True in claims.only.get(self.option, (True,))
+        there = not self.operation or self.operation in claims.offers
+        return there and True in claims.only.get(self.option, (True,))
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,9 @@ FEATURES: Mapping[str, Feature] = {
     "head_width": Feature("heads of a width of their own", "head_width"),
     "window": Feature("windowed attention", "window"),
     "qk_norm": Feature("norms of queries and keys", "qk_norm"),
+    "chunked": Feature("attention in blocks of keys", operation="chunked_attention"),
+    "linear": Feature("linear attention", operation="linear_attention"),
+    "block_sparse": Feature("block-sparse attention", operation="block_sparse_attention"),
     "scaled": Feature("a scale of attention of its own", "attention_scale"),
     "rms": Feature("RMSNorm", "norm_kind", "rms", "rms_norm", asked=True),
     "gated": Feature("a gated feed-forward network", "gated", True, asked=True),
@@ -80,7 +84,9 @@ FEATURES: Mapping[str, Feature] = {
     "tied": Feature("tied embeddings", "tie", True, asked=True),
     "language_model": Feature("decoder-only language models", operation="language_model"),
     "language_model_training": Feature("trained language models", operation="language_model_trainer"),
+    "text_loss": Feature("the loss of a language model", operation="language_model_loss"),
     "completion": Feature("prompts that are completed", operation="complete"),
+    "decoding": Ability("language models with a cache", "cache", operation="language_model"),
     "left_padding": Padding("padding on the left", value="left"),
     "cache": Ability("decoding with a cache", "cache"),
     "reorder": Ability("reordered caches", "reorder"),

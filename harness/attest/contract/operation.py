@@ -52,6 +52,7 @@ class Port:
     optional: bool = False
     below: str = ""
     some: bool = False  # its length (the axis before the width, or the last of ids) is at least 1
+    per: str = ""  # of a mask: the config field with the number of positions that one entry stands for
 
     @property
     def words(self) -> tuple[str, ...]:

@@ -22,6 +22,8 @@ from attest.reference.models.decoder_only import DecoderOnly
 from attest.reference.models.encoder_decoder import EncoderDecoder
 from attest.reference.models.encoder_only import EncoderOnly
 from attest.reference.parts.attention import Attention
+from attest.reference.parts.block_sparse import BlockSparse
+from attest.reference.parts.chunked import AllAtOnce, Chunked
 from attest.reference.parts.data import Data
 from attest.reference.parts.dropout import Dropout
 from attest.reference.parts.embedding import Embedding, Logits
@@ -30,13 +32,14 @@ from attest.reference.parts.heads import HeadByHead, MultiHead
 from attest.reference.parts.initialisation import Initialisation
 from attest.reference.parts.layers import Layers
 from attest.reference.parts.linear import Linear, Projections
+from attest.reference.parts.linear_attention import LinearAttention
 from attest.reference.parts.masks import Masks
 from attest.reference.parts.norms import LayerNorm, Residual, RMSNorm
 from attest.reference.parts.part import Part
 from attest.reference.parts.positions import Positions
 from attest.reference.parts.probabilities import CrossEntropy, Softmax
 from attest.reference.parts.relative_positions import POSITIONS, Alibi, PairByPair, Relative, Rotary
-from attest.reference.training.loss import Loss, Shift
+from attest.reference.training.loss import Loss, Shift, TextLoss
 from attest.reference.training.optimisation import Adam, Clipping, Schedule
 from attest.reference.training.updates import AdamW, Momentum, PlainAdam, Sgd
 
@@ -65,6 +68,9 @@ SLOTS: Mapping[str, Slot] = {
     "masks": _only(Masks),
     "attention": _only(Attention),
     "heads": _only(MultiHead),
+    "chunked": _only(Chunked),
+    "linear_attention": _only(LinearAttention),
+    "block_sparse": _only(BlockSparse),
     "positions": Slot(POSITIONS, field="positions"),
     "rotary": _only(Rotary),
     "alibi": _only(Alibi),
@@ -82,6 +88,7 @@ SLOTS: Mapping[str, Slot] = {
     "encoder_only": _only(EncoderOnly),
     "shift": _only(Shift),
     "loss": _only(Loss),
+    "text_loss": _only(TextLoss),
     "schedule": _only(Schedule),
     "clipping": _only(Clipping),
     "adam": _only(Adam),
@@ -109,6 +116,9 @@ class Parts:
     masks: Masks
     attention: Attention
     heads: MultiHead
+    chunked: Chunked
+    linear_attention: LinearAttention
+    block_sparse: BlockSparse
     positions: Positions
     rotary: Rotary
     alibi: Alibi
@@ -126,6 +136,7 @@ class Parts:
     encoder_only: EncoderOnly
     shift: Shift
     loss: Loss
+    text_loss: TextLoss
     schedule: Schedule
     clipping: Clipping
     adam: Adam
@@ -164,5 +175,5 @@ def replaced_by(piece: type[Part]) -> type[Part]:
 
 
 def oracle_parts(config: Config, *pieces: type[Part]) -> Parts:
-    """What the oracle computes with: the same, with heads and pairs of features in another derivation."""
-    return Parts(config, HeadByHead, PairByPair, *pieces)
+    """What the oracle computes with: another derivation of heads, of pairs of features and of the softmax."""
+    return Parts(config, HeadByHead, PairByPair, AllAtOnce, *pieces)

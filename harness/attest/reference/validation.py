@@ -101,7 +101,9 @@ class ConfigRules:
         for name, rule in special:
             if name not in values:
                 continue
-            check_id(name, values[name], min(getattr(self.config, size) for size in rule.vocabularies))
+            sizes = [getattr(self.config, size) for size in rule.vocabularies if size in self.reads]
+            if sizes:
+                check_id(name, values[name], min(sizes))
         if len(set(values.values())) < len(values):
             named = ", ".join(f"{name}={value}" for name, value in values.items())
             raise ValueError(f"{named} must differ; give each its own id")
@@ -182,12 +184,24 @@ class InputRules:
         if batch == ["..."]:
             self.check_broadcast(name, mask, (*sizes["..."], sizes[rows], sizes[keys]))
             return
-        B, T, S = sizes["B"], sizes[rows], sizes[keys]
+        B, T, S = sizes[batch[0]], sizes.get(rows, 1), sizes[keys]
+        if port.per:
+            self.check_blocks(name, mask, (B, T, S), getattr(self.config, port.per))
+            return
         fits = mask.ndim == 3 and mask.shape[0] in (1, B) and mask.shape[1] in (1, T) and mask.shape[2] == S
         if mask.shape != (T, S) and not fits:
             raise ValueError(
                 f"{name}={mask.shape} must be ({T}, {S}) or ({B} or 1, {T} or 1, {S}); "
                 "add the missing axes with length 1"
+            )
+
+    def check_blocks(self, name: str, blocks: Array, sizes: tuple[int, int, int], per: int) -> None:
+        """(H or 1, blocks of queries, blocks of keys); the last block of a length may be short."""
+        H, rows, keys = sizes[0], -(-sizes[1] // per), -(-sizes[2] // per)
+        if blocks.ndim != 3 or blocks.shape[0] not in (1, H) or blocks.shape[1:] != (rows, keys):
+            raise ValueError(
+                f"{name}={blocks.shape} must be ({H} or 1, {rows}, {keys}) for blocks of {per}; "
+                "give one entry for each block, the last of a length may be short"
             )
 
     def check_broadcast(self, name: str, mask: Array, full: tuple[int, ...]) -> None:

@@ -10,11 +10,13 @@ from attest.contract.operations import training  # isort: skip
 from attest.contract.operations import generation  # isort: skip
 from attest.contract.operations import positions  # isort: skip
 from attest.contract.operations import self_attention  # isort: skip
+from attest.contract.operations import attention_variants  # isort: skip
 from attest.contract.operations import models  # isort: skip
 from attest.contract.operations import first_principles  # isort: skip
 
 __all__ = [
     "attention",
+    "attention_variants",
     "embeddings",
     "first_principles",
     "generation",
