@@ -30,7 +30,9 @@ def _faults(implementation: Any) -> Iterator[str]:
     yield from _words(getattr(implementation, "backends", None), "backends", ())
     yield from _computes(getattr(implementation, "computes", None), getattr(implementation, "dtypes", None))
     yield from claims_at_fault(
-        getattr(implementation, "supports", None), getattr(implementation, "only", None)
+        getattr(implementation, "supports", None),
+        getattr(implementation, "only", None),
+        getattr(implementation, "families", None),
     )
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
 from attest.contract.features import FEATURES
 from attest.registry import printable
 
+LARGEST_FILE = 4_000_000  # bytes
 LEVELS = ("must", "should", "may")
 CAPABILITIES = frozenset({"gradients", "torch", "cuda", "compiled"})
 TEXT, LIST, TABLE = "a text in quotes", "a list of texts", "a table of texts"
@@ -37,7 +38,7 @@ class SpecError(ValueError):
 
 def read_file(path: Path, operations: Collection[str]) -> tuple[Table, list[Table]]:
     """The milestone and its criteria, each key there and of its type; `operations` are those that exist."""
-    data = _parsed(path)
+    data = parsed(path, refuse)
     head = data.get("milestone")
     if not isinstance(head, dict):
         refuse(path, f"[milestone] is missing; add {', '.join(MILESTONE)}")
@@ -65,8 +66,13 @@ def refuse(path: Path, rule: str) -> NoReturn:
     raise SpecError(printable(f"{path.name}: {rule}"))
 
 
-def _parsed(path: Path) -> dict[str, Any]:
+def parsed(
+    path: Path, refuse: Callable[[Path, str], NoReturn], largest: int = LARGEST_FILE
+) -> dict[str, Any]:
+    """The tables of a TOML file; `refuse` is called with the reason where it cannot be read."""
     try:
+        if path.stat().st_size > largest:
+            refuse(path, f"is larger than {largest} bytes; this is no file of a spec")
         return tomllib.loads(path.read_bytes().decode("utf-8"))
     except OSError as error:
         refuse(path, f"cannot be read ({error.strerror}); check the path")
@@ -74,8 +80,12 @@ def _parsed(path: Path) -> dict[str, Any]:
         refuse(path, f"byte {error.start} is not UTF-8; save the file as UTF-8")
     except RecursionError:
         refuse(path, "not valid TOML (nested too deeply); correct the syntax")
-    except ValueError as error:  # a TOMLDecodeError, or of a number that Python refuses to read
+    except tomllib.TOMLDecodeError as error:
         refuse(path, f"not valid TOML ({error}); correct the syntax")
+    except ValueError as error:
+        if type(error) is not ValueError:
+            raise  # what `refuse` raised
+        refuse(path, f"not valid TOML ({error}); correct the syntax")  # a number that Python refuses to read
 
 
 def _criterion(path: Path, milestone: Table, given: Table, operations: Collection[str]) -> Table:

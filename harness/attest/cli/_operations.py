@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -177,8 +178,15 @@ class Bar:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Ctrl-C while training: one sentence, and nothing is left behind."""
+    """Ctrl-C or SIGTERM while training: one sentence, and nothing is left behind."""
+
+    def stop(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
     try:
         yield
     except KeyboardInterrupt:
         raise click.ClickException("stopped before the end; nothing was written") from None
+    finally:
+        signal.signal(signal.SIGTERM, before)

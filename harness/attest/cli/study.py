@@ -74,12 +74,13 @@ def _heads(impl: str | None, checkpoint: str | None, examples: int, reports: Pat
     from attest.evidence import collecting
     from attest.outcomes import NotOffered, Violation
     from attest.trained.digits import NAME
-    from attest.trained.models import read_model
+    from attest.trained.models import check_fit, read_model
 
     if checkpoint is None:
         raise click.UsageError("the study heads is of a trained model; name its directory with --checkpoint")
     try:
         model = read_model(Path(checkpoint))
+        check_fit(model)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     if model.task != NAME:

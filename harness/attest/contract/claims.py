@@ -2,6 +2,8 @@
 
     supports = {"positions": ("rotary",), "num_kv_heads": "any"}    adds values to the model of 2017
     only = {"norm": ("pre",)}                                      takes values away from it
+    families = ("llama",)                                          replaces it: all that a port of Llama says
+    families = {"llama": {"tie": (False,)}}                        the same, without tied embeddings
 
 A *space* is a product: each option has some values, or any. What is claimed is a union of spaces. A builder
 is never called with a config outside of it; inside it NotImplementedError is a failure. An implementation
@@ -114,6 +116,7 @@ class Claims:
     declared: bool = False
     supports: Any = None  # as declared
     only: Mapping[str, Any] = field(default_factory=dict)  # as declared
+    families: tuple[str, ...] = ()
     padding: tuple[str, ...] = PADDING
     backends: tuple[str, ...] = ()
     computes: Mapping[str, str] = field(default_factory=dict)
@@ -186,7 +189,8 @@ class Claims:
     def sentence(self) -> str:
         """What is declared, for a report; empty where nothing is."""
         mappings = [self.supports or {}] if isinstance(self.supports or {}, Mapping) else self.supports
-        told = [_told(n, given) for mapping in mappings for n, given in mapping.items()]
+        told = [_told("family", self.families)] if self.families else []
+        told += [_told(n, given) for mapping in mappings for n, given in mapping.items()]
         told += [_told(f"only {n}", given) for n, given in self.only.items()]
         told += [_told("padding", self.padding)] if self.padding != PADDING else []
         told += [_told("backends", self.backends)] if self.backends else []
@@ -208,13 +212,17 @@ EVERYTHING: Mapping[str, Any] = {
 def claims_of(implementation: Any) -> Claims:
     """What the implementation declares. Its declarations were checked by `attest.declared`."""
     supports, only = getattr(implementation, "supports", None), getattr(implementation, "only", None)
-    declared = supports is not None or bool(only)
+    named = getattr(implementation, "families", None) or ()
+    declared = supports is not None or bool(only) or bool(named)
     base = baseline if declared else undeclared
     taken = {name: narrowed(name, given) for name, given in (only or {}).items() if name in RULES}
     mappings = [supports or {}] if isinstance(supports or {}, Mapping) else [{}, *supports]  # type: ignore[misc]
-    spaces = tuple(_space(mapping, base, taken) for mapping in mappings)
+    spaces = [_space(mapping, base, taken) for mapping in mappings] if supports or not named else []
+    narrower = named if isinstance(named, Mapping) else {name: {} for name in named}
+    spaces += [_family_space(name, given, taken) for name, given in narrower.items()]
     return Claims(
-        spaces=spaces,
+        spaces=tuple(spaces),
+        families=tuple(narrower),
         declared=declared,
         supports=supports,
         only=dict(only or {}),
@@ -229,6 +237,22 @@ def _space(mapping: Mapping[str, Any], base: Any, taken: Mapping[str, Values]) -
     own = {n: added(n, OPTIONS[n], v) for n, v in mapping.items() if n != OPERATIONS_KEY}
     options = {n: base(n, rule) for n, rule in OPTIONS.items()}
     return Space({**options, **own, **taken}, frozenset(mapping.get(OPERATIONS_KEY, ())))
+
+
+def _family_space(name: str, narrower: Mapping[str, Any], taken: Mapping[str, Values]) -> Space:
+    from attest.families import family_named  # it is made of configs and stands on this package
+
+    family = family_named(name)
+    options = {}
+    for option, rule in OPTIONS.items():
+        given = narrower.get(option, family.values(option))
+        known = (default_of(option), *rule.known)
+        options[option] = (
+            Values(_distinct(known), whole=True, named=(ANY,))
+            if given == ANY
+            else Values(tuple(given), named=tuple(given))
+        )
+    return Space({**options, **taken}, frozenset(family.operations), name)
 
 
 def _told(name: str, given: Any) -> str:

@@ -20,6 +20,7 @@ import numpy as np
 
 from attest.contract import ENCODER_DECODER, Architecture, Array, Config
 from attest.contract.architectures import architecture_named
+from attest.contract.parameters import shapes
 from attest.registry import printable, sentence
 from attest.trained.named import task_named
 
@@ -77,6 +78,17 @@ def read_model(directory: Path) -> SavedModel:
             f"directory={shown!r} holds no model ({printable(str(about['error']))[:300]}); train again"
         )
     return _explained(directory, lambda: _model(directory, about))
+
+
+def check_fit(model: SavedModel) -> None:
+    """ValueError where parameters and config are not of one model."""
+    wanted = shapes(model.architecture.operation, model.config)
+    for name in sorted(wanted.keys() | model.parameters.keys()):
+        if name not in wanted or name not in model.parameters:
+            where = PARAMETERS if name in wanted else f"the config in {ABOUT}"
+            raise ValueError(f"parameter={printable(name)!r} is missing in {where}; train again")
+        if (seen := model.parameters[name].shape) != wanted[name]:
+            raise ValueError(f"{name}.shape={seen} is not the config's {wanted[name]}; train again")
 
 
 def _model(directory: Path, about: dict[str, Any]) -> SavedModel:

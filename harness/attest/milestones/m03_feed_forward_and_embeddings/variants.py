@@ -161,6 +161,8 @@ class residual_added_last(Residual):
 class only_gelu(ReferenceImplementation):
     """ReLU is not offered."""
 
+    supports: Any = None  # claims nothing: NotImplementedError then says that an option is not offered
+
     def build(self, operation: str, config: Config, kind: type[ReferenceComponent] | None = None) -> Any:
         if config.activation == "relu" and "d_ff" in OPERATIONS[operation].reads:
             raise NotImplementedError("activation='relu'; gelu is there")
@@ -170,6 +172,8 @@ class only_gelu(ReferenceImplementation):
 @variant("M3")
 class only_relu_with_biases(ReferenceImplementation):
     """GELU and maps without biases are not offered."""
+
+    supports: Any = None  # claims nothing: NotImplementedError then says that an option is not offered
 
     def build(self, operation: str, config: Config, kind: type[ReferenceComponent] | None = None) -> Any:
         if "d_ff" in OPERATIONS[operation].reads and (config.activation == "gelu" or not config.bias):

@@ -29,6 +29,7 @@ from attest.outcomes import NotOffered, NotRun
 from attest.reference.oracle import expected, random_parameters
 
 Job = tuple[Any, Callable[[], Any]]
+# A cache that grows by blocks, or a length that is a constant of the graph, compiles anew within 100 steps.
 STEPS = 100
 UNFIT = (
     "k of length 5 and v of length 4",

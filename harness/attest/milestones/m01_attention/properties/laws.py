@@ -79,7 +79,7 @@ def order_laws_hold(impl: JudgedImplementation, case: AttentionCase, order: int)
 
 
 @verifies("M1.12")
-@given(case=attention_cases(causal=False, kinds=MIXING))
+@given(case=attention_cases(causal=False, regimes=MIXING))
 def the_output_is_linear_in_the_values(impl: JudgedImplementation, case: AttentionCase) -> None:
     """f(v + w) = f(v) + f(w)."""
     component, v = case.loaded(impl), case.inputs["v"]
@@ -92,7 +92,7 @@ def the_output_is_linear_in_the_values(impl: JudgedImplementation, case: Attenti
 
 
 @verifies("M1.12")
-@given(case=attention_cases(causal=False, kinds=MIXING))
+@given(case=attention_cases(causal=False, regimes=MIXING))
 def the_output_lies_among_the_visible_values(impl: JudgedImplementation, case: AttentionCase) -> None:
     """Each feature lies between the smallest and the largest value that the query sees."""
     component, wanted = case.loaded(impl), case.expected["output"]
@@ -107,7 +107,7 @@ def the_output_lies_among_the_visible_values(impl: JudgedImplementation, case: A
 law_holds(
     ROW_ALONE,
     "M1.12",
-    attention_cases(causal=False, kinds=MIXING, masks=("none", "keys", "pairs")),
+    attention_cases(causal=False, regimes=MIXING, masks=("none", "keys", "pairs")),
     "attention",
     name="rows_of_a_batch_are_independent",
 )

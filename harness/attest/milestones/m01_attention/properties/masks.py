@@ -29,6 +29,7 @@ from attest.milestones.m01_attention.cases.attention import (
 from attest.milestones.m01_attention.cases.masks import MaskCase, mask_cases
 from attest.outcomes import Expected
 
+# Also beyond the ranges of int8 (127) and uint8 (255), and beyond a block of 64.
 LENGTHS = st.one_of(st.integers(1, 9), st.sampled_from((65, LENGTH, 260)))
 
 
@@ -59,13 +60,14 @@ def a_key_is_inert_for_those_who_do_not_see_it(
 
 @verifies("M1.4")
 @given(
-    case=attention_cases(masks=("keys", "pairs"), min_keys=2, kinds=("unit",)),
+    case=attention_cases(masks=("keys", "pairs"), min_keys=2, regimes=("unit",)),
     depth=st.sampled_from((2e4, 2e5)),
 )
 def masked_keys_are_inert_below_any_fill(
     impl: JudgedImplementation, case: AttentionCase, depth: float
 ) -> None:
     """Visible scores far below any finite fill value still win over hidden ones."""
+    # Depths of 2e4 and 2e5 lie below the fills -1e4 and -1e5 that code uses in place of minus infinity.
     inputs = case.with_scores_below(depth)
     component, wanted = case.loaded(impl), case.expected_for(inputs)["output"]
     weights = weights_of(component, inputs)
@@ -171,6 +173,7 @@ def causal_mask_is_bottom_right(impl: JudgedImplementation, T: int, S: int) -> N
     """Query i sees keys up to i + S - T, whatever sizes were asked for before."""
     wanted = np.asarray(np.arange(S) <= np.arange(T)[:, None] + S - T)
     expect_mask(impl.call("causal_mask", T, S), wanted, "causal_mask")
+    # One key more, then the first lengths again: a mask kept from an earlier call must not be handed out.
     longer = np.asarray(np.arange(S + 1) <= np.arange(T)[:, None] + S + 1 - T)
     expect_mask(impl.call("causal_mask", T, S + 1), longer, "causal_mask of one key more")
     expect_mask(impl.call("causal_mask", T, S), wanted, "causal_mask after a call of other lengths")
@@ -207,6 +210,7 @@ def masks_combine_as_allowed_by_all(impl: JudgedImplementation, case: AttentionC
     expect_shape(weights, case.visible.shape, "weights")
     expect_zero(weights[~case.visible], "the weight of a key that one of the masks hides")
     expect_close(weights, case.expected["weights"], "weights", factor=component.widening)
+    # The same component again: one that keeps a combined mask by its shape would answer with the old one.
     for what, other in (("another mask", case.but(seed=case.seed + 1)), ("no mask", case.but(mask="none"))):
         other = other.fitted(impl)
         seen, wanted = component(**other.inputs)["output"], other.expected["output"]
@@ -228,7 +232,7 @@ def blind_queries_give_zeros(impl: JudgedImplementation, case: AttentionCase, wa
 
 
 @verifies("M1.11a")
-@given(case=attention_cases(masks=("keys", "pairs"), kinds=("unit",)), way=st.sampled_from(BLIND))
+@given(case=attention_cases(masks=("keys", "pairs"), regimes=("unit",)), way=st.sampled_from(BLIND))
 def blind_queries_do_not_spoil_gradients(impl: JudgedImplementation, case: AttentionCase, way: str) -> None:
     """Gradients are finite, zero for queries that see nothing, and right for the others."""
     case = case.sharpest(impl)

@@ -15,10 +15,12 @@ from attest.milestones.m01_attention.cases.attention import AttentionCase, atten
 from attest.outcomes import Expected, NotOffered
 
 PARTICULAR = ("zero queries", "zero keys", "zero values", "values beyond 65504", "equal keys")
+# The standard error of the mean over 400 seeds is a twentieth of one draw's: a factor of 1 - p = 0.5 shows.
 SEEDS = 400
 # Standard errors of the mean over the seeds. A t variable of 399 degrees of freedom lies beyond with a
 # probability below 2e-9: that is how often a correct implementation is refused.
 LIMIT = 6.2
+# Below the smallest normal numbers (1.2e-38 and 2.2e-308), which hardware may be told to flush to zero.
 DENORMAL = {"float32": 1e-40, "float64": 1e-310}
 
 
@@ -42,7 +44,7 @@ def particular_values_are_no_exception(impl: JudgedImplementation, case: Attenti
 
 
 @verifies("M1.9a", effort=0.5)
-@given(case=attention_cases(kinds=("unit",), min_keys=2))
+@given(case=attention_cases(regimes=("unit",), min_keys=2))
 def denormal_values_come_through(impl: JudgedImplementation, case: AttentionCase) -> None:
     """Values below the smallest normal number are mixed, not taken for zeros."""
     if case.dtype not in DENORMAL:

@@ -110,7 +110,7 @@ def heads_are_joined_in_order_and_mixed(impl: JudgedImplementation, case: MultiH
 
 
 @verifies("M2.4")
-@given(case=multi_head_cases(min_heads=2, min_keys=2, kinds=("unit", "saturated")))
+@given(case=multi_head_cases(min_heads=2, min_keys=2, regimes=("unit", "saturated")))
 def a_head_without_values_adds_nothing(impl: JudgedImplementation, case: MultiHeadCase) -> None:
     """Zero rows in W_V take out one head's contribution and nothing else."""
     silent = case.seed % case.H
@@ -136,7 +136,7 @@ def the_shape_of_the_query_is_kept(impl: JudgedImplementation, case: MultiHeadCa
 @verifies("M2.6")
 @given(
     case=multi_head_cases(
-        masks=("none", "keys", "causal"), min_heads=2, min_keys=2, min_width=8, kinds=("unit", "init")
+        masks=("none", "keys", "causal"), min_heads=2, min_keys=2, min_width=8, regimes=("unit", "init")
     )
 )
 def multi_head_attention_agrees_with_torch(impl: JudgedImplementation, case: MultiHeadCase) -> None:
@@ -182,7 +182,7 @@ def weights_are_those_of_each_head(impl: JudgedImplementation, case: MultiHeadCa
 
 
 @verifies("M2.7", effort=0.25)
-@given(case=multi_head_cases(min_heads=2, min_keys=2, kinds=("unit",)))
+@given(case=multi_head_cases(min_heads=2, min_keys=2, regimes=("unit",)))
 def weights_are_those_before_dropout(impl: JudgedImplementation, case: MultiHeadCase) -> None:
     """In train mode too, the weights returned are those of the softmax."""
     try:
@@ -233,7 +233,7 @@ def parameters_are_counted(impl: JudgedImplementation, case: MultiHeadCase) -> N
 
 
 @verifies("M2.11")
-@given(case=multi_head_cases(min_heads=2, min_keys=2, kinds=("unit",)), moved=st.integers(0, 3))
+@given(case=multi_head_cases(min_heads=2, min_keys=2, regimes=("unit",)), moved=st.integers(0, 3))
 def each_head_owns_its_slice(impl: JudgedImplementation, case: MultiHeadCase, moved: int) -> None:
     """New rows of W_Q in one head change that head's part and no other."""
     head = moved % case.H
@@ -252,7 +252,7 @@ law_holds(GRADIENTS, "M2.12", multi_head_cases(min_keys=2), OPERATION, name="gra
 
 
 @verifies("M2.12", effort=0.5)
-@given(case=multi_head_cases(min_batch=2, kinds=("unit",)))
+@given(case=multi_head_cases(min_batch=2, regimes=("unit",)))
 def blind_rows_do_not_spoil_gradients(impl: JudgedImplementation, case: MultiHeadCase) -> None:
     """A row of padding in the batch leaves the gradients of the other rows right."""
     case = case.sharpest(impl)

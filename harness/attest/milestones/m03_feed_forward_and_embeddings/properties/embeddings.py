@@ -17,7 +17,8 @@ from attest.checks.arrays import (
     expect_shape,
     expect_zero,
 )
-from attest.contract import OPERATIONS, Array
+from attest.contract import Array
+from attest.contract.parameters import token_tables
 from attest.evidence import note_case
 from attest.judging.laws import FORMULA, law_holds
 from attest.judging.options import offered_form
@@ -236,7 +237,7 @@ def tables_of_a_new(impl: JudgedImplementation, operation: str, pad_id: int) -> 
     config = case.config.but(num_heads=2, num_encoder_layers=1, num_decoder_layers=1, seed=5)
     config = impl.with_run_options(offered_form(impl, operation, config))
     component = JudgedComponent(operation, impl.construct(operation, config), config, impl)
-    names = sorted(OPERATIONS[operation].tables)
+    names = token_tables(operation, config)
     found = component.parameters()
     for name in names:
         expect(name in found, f"{name} is not among the parameters of {operation}")

@@ -14,7 +14,9 @@ from attest.milestones.m04_layers.cases.layers import PARTS, LayerCase, layer_ca
 from attest.milestones.m04_layers.checks import has_method
 from attest.outcomes import NotOffered
 
-SMALL: dict[str, Any] = {"kinds": ("unit",), "min_width": 4, "max_length": 4, "max_depth": 2}
+# A map takes one call for every input position, so lengths stay small. A norm of width 2 leaves signs alone,
+# so that a real dependence may not show; hence widths from 4.
+SMALL: dict[str, Any] = {"regimes": ("unit",), "min_width": 4, "max_length": 4, "max_depth": 2}
 SEED = 7  # hides something in each of the masks
 
 

@@ -71,7 +71,7 @@ def each_layer_computes_with_its_own_weights(impl: JudgedImplementation, case: L
 
 
 @verifies("M4.6", effort=0.5)
-@given(case=layer_cases(parts=STACKS, kinds=("unit",), max_length=4), layer=st.integers(0, 2))
+@given(case=layer_cases(parts=STACKS, regimes=("unit",), max_length=4), layer=st.integers(0, 2))
 def changing_one_layer_changes_no_other(impl: JudgedImplementation, case: LayerCase, layer: int) -> None:
     """Loading other values into one layer moves no other layer's, and the output as the reference's."""
     prefix = f"{layer % case.N}."
@@ -157,7 +157,7 @@ def expect_blind_to_the_future(impl: JudgedImplementation, case: LayerCase, cut:
 @verifies("M4.5", effort=0.5)
 @given(
     case=layer_cases(
-        parts=("decoder_layer", "decoder"), kinds=("unit",), min_width=4, max_length=5, max_depth=2
+        parts=("decoder_layer", "decoder"), regimes=("unit",), min_width=4, max_length=5, max_depth=2
     )
 )
 def the_visible_past_is_read(impl: JudgedImplementation, case: LayerCase) -> None:
@@ -183,7 +183,8 @@ def lengths_may_change_from_call_to_call(impl: JudgedImplementation) -> None:
 
 @verifies("M4.7")
 @given(
-    case=layer_cases(parts=("decoder",), kinds=("unit",), min_width=4, max_length=4), layer=st.integers(0, 2)
+    case=layer_cases(parts=("decoder",), regimes=("unit",), min_width=4, max_length=4),
+    layer=st.integers(0, 2),
 )
 def each_layer_alone_reads_the_memory(impl: JudgedImplementation, case: LayerCase, layer: int) -> None:
     """With every other cross-attention silent the output depends on the memory, as the reference's does."""
@@ -248,7 +249,7 @@ def logits(
 @verifies("M4.8")
 @given(
     case=layer_cases(
-        parts=STACKS, kinds=("unit", "saturated"), min_width=4, min_length=3, max_length=5, max_depth=2
+        parts=STACKS, regimes=("unit", "saturated"), min_width=4, min_length=3, max_length=5, max_depth=2
     )
 )
 def every_parameter_gets_its_gradient(impl: JudgedImplementation, case: LayerCase) -> None:
@@ -317,7 +318,7 @@ def expect_close_twice(seen: Array, wanted: Expected, factor: float) -> None:
 @verifies("M4.10", effort=0.5)
 @given(
     case=layer_cases(
-        parts=("encoder",), masks=("none", "padding"), kinds=("unit",), min_width=4, max_length=5
+        parts=("encoder",), masks=("none", "padding"), regimes=("unit",), min_width=4, max_length=5
     )
 )
 def the_encoder_looks_both_ways(impl: JudgedImplementation, case: LayerCase) -> None:

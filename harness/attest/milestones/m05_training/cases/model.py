@@ -246,8 +246,10 @@ def model_cases(
         d_ff=draw(st.integers(1, 12)),
         encoders=draw(st.integers(1, 3)),
         decoders=draw(st.integers(1, 3)),
+        # Unequal vocabularies: one table used for both streams would be out of range or too large.
         source_vocab=target_vocab if same_vocab else draw(st.integers(5, 12)),
         target_vocab=target_vocab,
+        # Not always 0: code that compares with 0, or multiplies by ids, is right for that one.
         pad_id=draw(st.sampled_from((0, 0, 1, 4))),
         padded=draw(st.sampled_from((True, True, False))) if padded is None else padded,
         norm=draw(st.sampled_from(("post", "pre"))),

@@ -31,6 +31,7 @@ from attest.reference.assembly import Parts
 from attest.reference.oracle import EPSILON
 from attest.reference.training.optimisation import Moments
 
+# Squares overflow float32 (3.4e38) from 1.8e19 on; the gradients themselves and the clipped ones fit.
 HUGE = (1e25, 1e20, 1e30)
 SCHEDULES = ("inverse_sqrt", "cosine")
 

@@ -29,11 +29,13 @@ SENSIBLE = Config(
 )
 WRONG: dict[Holds, tuple[Any, ...]] = {  # whatever the field
     Holds.SIZE: (0, -1, 2.5, "16"),
+    # A rate of 1 divides by zero, and NaN passes every comparison that is not written for it.
     Holds.SHARE: (-0.1, 1.0, math.nan),
     Holds.CHOICE: ("no_such", "", None),
     Holds.COUNT: (-1, 2.5),
     Holds.LIMIT: (0.0, -1.0, math.nan),
 }
+# A text compares with numbers only by an exception of its own, which names neither field nor value.
 MORE: dict[str, tuple[Any, ...]] = {"dropout": (1.5, math.inf, "0.1"), "num_heads": (-4, "4")}
 
 

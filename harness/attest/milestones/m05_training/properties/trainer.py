@@ -19,7 +19,8 @@ from attest.checks.training import (
     expect_within,
     whole_parameters,
 )
-from attest.contract import OPERATIONS, Architecture, Array
+from attest.contract import Architecture, Array
+from attest.contract.parameters import token_tables
 from attest.evidence import note_case
 from attest.judging.named import ONCE, named
 from attest.judging.property import given, verifies
@@ -77,7 +78,7 @@ def forty_steps_equal_the_reference(impl: JudgedImplementation, case: TrainingCa
 @given(case=training_cases(smoothing=(0.0, 0.1)))
 def padding_teaches_nothing(impl: JudgedImplementation, case: TrainingCase) -> None:
     """After steps on padded batches the pad row of every table, which is not zero, is the same to the bit."""
-    tables = sorted(OPERATIONS[case.architecture.operation].tables)
+    tables = token_tables(case.architecture.operation, case.config)
     filled = {name: case.parameters[name].copy() for name in tables}
     for table in filled.values():
         table[case.pad_id] = 0.5

@@ -24,7 +24,9 @@ from attest.milestones.m06_generation.cases.generation import LONG_FIELDS, Decod
 from attest.outcomes import Expected
 from attest.reference.oracle import expected
 
+# Two decodings under way at once show state that belongs to the component instead of the session.
 MAX_SESSIONS = 2
+# More rows than a prompt has (up to three): reorders must be able to repeat rows and grow.
 MAX_ROWS = 5
 
 

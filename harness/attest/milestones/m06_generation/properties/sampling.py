@@ -27,7 +27,9 @@ from attest.reference.assembly import oracle_parts
 
 ROWS = 4096
 ODDS = (0.33, 0.24, 0.18, 0.12, 0.08, 0.03, 0.012, 0.004, 0.002, 0.002)
+# Neighbours, and seeds that agree modulo 2, 256 or 65536, as those of a generator that keeps one byte do.
 SEEDS = (*range(8), 255, 256, 257, 1000, 65536, 2**31 - 1)
+# Each limit alone and both together; temperatures on both sides of 1 change which tokens top_p keeps.
 SETTINGS: tuple[dict[str, Any], ...] = (
     {"temperature": 1.0, "max_len": 4},
     {"temperature": 0.6},
@@ -39,6 +41,7 @@ SETTINGS: tuple[dict[str, Any], ...] = (
 
 def cold_temperatures() -> st.SearchStrategy[float]:
     """What is taken for 0."""
+    # 1e-300 divides a logit to infinity, and 1e-30 does so in float32.
     return st.sampled_from((0.0, 1e-30, 1e-7, 1e-300))
 
 
@@ -51,7 +54,7 @@ def temperature_divides_the_logits(impl: JudgedImplementation, case: LogitsCase)
 
 
 @verifies("M6.7", effort=0.5)
-@given(case=logits_cases(kinds=("close",), temperatures=COLD))
+@given(case=logits_cases(regimes=("close",), temperatures=COLD))
 def a_low_temperature_is_not_zero(impl: JudgedImplementation, case: LogitsCase) -> None:
     """Logits are divided down to 1e-6: those as close as the temperature share the probability."""
     seen = impl.call("next_token_distribution", *case.arguments)
@@ -98,7 +101,7 @@ def drawing_at_zero_temperature_is_greedy(
 
 
 @verifies("M6.7a", effort=0.5)
-@given(case=logits_cases(kinds=("unit",)))
+@given(case=logits_cases(regimes=("unit",)))
 def the_right_tokens_are_kept(impl: JudgedImplementation, case: LogitsCase) -> None:
     """The k likeliest are kept, and of these the smallest set that reaches p."""
     for one in case.grid():
@@ -117,7 +120,7 @@ def expect_kept(impl: JudgedImplementation, case: LogitsCase) -> None:
 
 
 @verifies("M6.7a", effort=0.5)
-@given(case=logits_cases(kinds=("unit",)))
+@given(case=logits_cases(regimes=("unit",)))
 def equal_logits_are_cut_to_no_less_than_k(impl: JudgedImplementation, case: LogitsCase) -> None:
     """Of equal logits at the cut at least k tokens are kept, none below the k-th, all above it."""
     for k in range(1, case.V):
@@ -133,7 +136,7 @@ def equal_logits_are_cut_to_no_less_than_k(impl: JudgedImplementation, case: Log
 
 
 @verifies("M6.7b", effort=0.5)
-@given(case=logits_cases(kinds=("unit",)))
+@given(case=logits_cases(regimes=("unit",)))
 def of_equal_logits_exactly_k_are_kept(impl: JudgedImplementation, case: LogitsCase) -> None:
     """Exactly k tokens are kept, of those equal to the k-th the lowest ids."""
     sampling = oracle_parts(GenerationCase().config).sampling
@@ -150,7 +153,7 @@ def ids_of(kept: Array) -> list[int]:
 
 
 @verifies("M6.7a")
-@given(case=logits_cases(kinds=("unit",)), peak=st.sampled_from((3.0, 30.0)))
+@given(case=logits_cases(regimes=("unit",)), peak=st.sampled_from((3.0, 30.0)))
 def the_likeliest_token_is_always_kept(impl: JudgedImplementation, case: LogitsCase, peak: float) -> None:
     """A token likelier than p is kept alone, and p = 1 keeps all tokens."""
     logits = case.logits.copy()

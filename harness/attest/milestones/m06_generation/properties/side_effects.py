@@ -103,7 +103,7 @@ def stepped(model: JudgedComponent, state: Any, tokens: Array, kept: Kept) -> An
 
 
 @verifies("M6.11", effort=0.5)
-@given(case=logits_cases(kinds=("unit",)))
+@given(case=logits_cases(regimes=("unit",)))
 def the_distribution_leaves_no_trace(impl: JudgedImplementation, case: LogitsCase) -> None:
     """The logits given and the probabilities returned before are as they were, with and without limits."""
     if not impl.offers("next_token_distribution"):
