@@ -57,5 +57,5 @@ class nan_among_the_logits_is_a_token(Sampling):
 class a_start_wraps_ids(ReferenceTransformer):
     """Ids of the source outside the vocabulary are taken modulo its size."""
 
-    def start(self, source: Array) -> State:
+    def start(self, source: Array) -> Any:
         return super().start(np.asarray(source) % self.config.source_vocab)
