@@ -370,7 +370,7 @@ def test_a_case_that_makes_no_sense_is_refused_before_the_run(case):
 def test_resuming_from_a_line_that_is_no_record_is_refused(tmp_path):
     """A number where a word must be; a line that was cut short in the middle of the file."""
     good = Record("mine", "M1.2", "M1", "must", profile="quick").to_json()
-    read = kept_records._records
+    read = kept_records.read_records
     home = tmp_path / "mine"
     assert [r.criterion for r in read([good, good[:20]], home, SPEC)] == ["M1.2"]
     for bad in (good.replace('"must"', "5"), good[:20], "[]", "null"):
