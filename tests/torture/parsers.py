@@ -1,7 +1,7 @@
 """Everything that is parsed, given spoiled inputs: it is accepted, or refused with one sentence.
 
-To add a parser, write a function that takes a directory and returns an attempt: a function that takes a random
-generator, spoils an input with it and parses that. Mark it with `parser`, a count, and the exceptions that refuse.
+To add a parser, write a function that takes a directory and returns an attempt: a function of a random
+generator that spoils an input and parses it. Mark it with `parser`, a count, and the exceptions that refuse.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from enum import Enum
 from types import FrameType
 from typing import IO, Any
 
-from attest.running.stopping import SIGNALS
+from attest.running.stopping import SIGNALS, keep_awake
 
 Event = dict[str, Any]
 CLOSING_SECONDS = 30.0  # for pytest to write its reports and end
@@ -39,6 +39,7 @@ def run_pytest(arguments: Sequence[str], mode: Mode) -> int:
     with nullcontext() if mode is Mode.PLAIN else _hidden() as output:
         process = subprocess.Popen(command, pass_fds=[writing], stdout=output, stderr=output)
         os.close(writing)
+        keep_awake(lambda: [process])
         with _passing_signals_to(process), os.fdopen(reading, encoding="utf-8", errors="replace") as stream:
             closing = _follow(_events(stream), mode)
             code = _wait(process, closing)  # before the pipe is closed, which tells pytest to stop
