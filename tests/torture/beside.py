@@ -1,6 +1,6 @@
 """Hostile plugins are judged beside a good one: what each costs, it may cost itself alone.
 
-Several are judged in one run, with the good one at the end. Where that run is not clean, each has one of its own.
+Several are judged in one run, the good one at the end. Where that is not clean, each has a run of its own.
 """
 
 from __future__ import annotations
