@@ -254,3 +254,62 @@ def test_components_are_kept_per_config():
     one = impl.build("attention", Config())
     assert impl.build("attention", Config()) is one
     assert impl.build("attention", Config(dtype="float64")) is not one
+
+
+class Unwired:
+    """A feed-forward network whose parameters have names, or shapes, of their own."""
+
+    name = "unwired"
+
+    def __init__(self, rename):
+        self.rename = rename
+
+    def feed_forward(self, config):
+        component, rename = REFERENCE.feed_forward(config), self.rename
+
+        class Renamed:
+            def __call__(self, **inputs):
+                return component(**inputs)
+
+            def parameters(self):
+                return rename(component.parameters())
+
+            def load(self, parameters):
+                if {n: x.shape for n, x in parameters.items()} != {
+                    n: x.shape for n, x in self.parameters().items()
+                }:
+                    raise ValueError("these are not my parameters")
+                component.load(parameters)
+
+        return Renamed()
+
+
+@pytest.mark.parametrize(
+    ("rename", "said"),
+    [
+        (lambda own: {n.replace("outer", "w2"): x for n, x in own.items()}, "lacks outer.weight, outer.bias"),
+        (
+            lambda own: {n: x.T if n == "inner.weight" else x for n, x in own.items()},
+            "has inner.weight of shape",
+        ),
+    ],
+)
+def test_parameters_that_are_not_wired_are_one_error_and_no_failure(rename, said):
+    records = [judged(Unwired(rename), criterion) for criterion in ("M3.1", "M3.2", "M3.12")]
+    assert {r.verdict for r in records} == {"error"}
+    assert all(said in r.reason and "attest list --parameters feed_forward" in r.reason for r in records)
+
+
+def test_a_load_that_raises_although_the_names_fit_is_a_failure():
+    assert judged(Unwired(dict), "M3.1").verdict == "pass"
+    broken = Unwired(dict)
+    build = broken.feed_forward
+
+    def feed_forward(config):
+        component = build(config)
+        component.load = lambda parameters: 1 / 0
+        return component
+
+    broken.feed_forward = feed_forward
+    record = judged(broken, "M3.1")
+    assert (record.verdict, "ZeroDivisionError" in record.reason) == ("fail", True)

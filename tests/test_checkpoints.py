@@ -37,7 +37,7 @@ def test_a_checkpoint_cannot_name_code(saved, tmp_path):
         change(saved, implementation=name)
         result = CliRunner().invoke(cli, ["generate", "--checkpoint", str(saved), "3 1 4"])
         assert result.exit_code == 2
-        assert "which is not registered; say with --impl who generates" in result.output
+        assert "which is not registered; name with --impl the implementation that generates" in result.output
     assert not (tmp_path / "ran").exists()
 
 

@@ -32,7 +32,10 @@ def test_help_names_every_command(attest):
         (["list", "--impl", "eagr"], "Error: --impl=eagr is not a registered implementation; did you mean"),
         (["list", "--parameters", ""], "Error: operation='' is unknown; use one of attention, "),
         (["explain", ""], "Error: '' names nothing; give a criterion, milestone, symptom or defect\n"),
-        (["explain", "M1.99"], "Error: 'M1.99' is no criterion, milestone, symptom or defect; did you mean"),
+        (
+            ["explain", "M1.99"],
+            "Error: 'M1.99' is not a criterion, milestone, symptom or defect; did you mean",
+        ),
         (["explain", "xyzzy plugh"], "symptom or defect; give a criterion of `attest list criteria`"),
         (["new", "a/b"], "Error: name='a/b' cannot name a report; use letters, digits, dot"),
         (["new", "torch"], "Error: torch.py would hide the module torch; choose another name\n"),
@@ -43,7 +46,7 @@ def test_help_names_every_command(attest):
         (["merge", "a.json"], "Error: report=a.json cannot be read"),
         (
             ["run", "-i", "eager", "-n", "-3"],
-            "Error: -n='-3' is no number of workers; use 0, 1, 2 ",
+            "Error: -n='-3' is not a number of workers; use 0, 1, 2 ",
         ),
     ],
 )

@@ -1,6 +1,8 @@
 """`attest train`: what it prints, writes, refuses and returns."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -99,3 +101,42 @@ def test_epochs_are_for_the_operations(attest):
     code, _, err = attest("train", "-i", "learner.py", "-t", "copy", "--epochs", "3")
     assert code == 2
     assert "epochs=3 is for the task operations; use --steps for copy" in err
+
+
+def test_steps_are_not_for_the_operations(attest):
+    code, out, err = attest("train", "--impl", "learner.py", "--task", "operations", "--steps", "5")
+    assert (code, out) == (2, "")
+    assert "steps=5 is not for the task operations; use --epochs" in err
+
+
+@pytest.mark.parametrize("out", ["taken", "taken/below"])
+@pytest.mark.parametrize("task", ["reverse", "operations"])
+def test_a_place_that_cannot_be_written_is_refused_before_the_training(attest, task, out):
+    Path("taken").write_text("a file")
+    code, said, err = attest("train", "--impl", "learner.py", "--task", task, "--out", out)
+    assert (code, said) == (2, "")
+    assert err == f"Error: out='{out}' is not a directory; choose another\n"
+    assert not Path("built.txt").exists()
+    assert Path("taken").read_text() == "a file"
+
+
+def test_a_training_that_is_ended_from_outside_leaves_nothing(tmp_path):
+    words = [
+        sys.executable,
+        "-m",
+        "attest.cli",
+        "train",
+        "-i",
+        "numpy_scratch",
+        "-t",
+        "operations",
+        "--out",
+        "a/b",
+    ]
+    with subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as running:
+        assert running.stderr is not None
+        assert running.stderr.readline().startswith("epoch   1")
+        running.terminate()
+        assert running.stderr.read().endswith("Error: stopped before the end; nothing was written\n")
+    assert running.returncode == 2
+    assert list((tmp_path / "a").iterdir()) == []

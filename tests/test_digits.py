@@ -6,8 +6,9 @@ import operator
 import numpy as np
 import pytest
 
+from attest.contract.vocabulary import TOKENS
 from attest.trained import digits
-from attest.trained.digits import IDS, TOKENS, DigitOperations, answer, detokenize, question, tokenize
+from attest.trained.digits import IDS, DigitOperations, answer, detokenize, question, tokenize
 from attest.trained.epochs import Training
 from attest.trained.evaluation import Answered, by_operation, confusion, mistakes
 from attest.trained.tasks import BOS, EOS, PAD
@@ -56,7 +57,7 @@ def test_what_is_no_question_is_refused(text, message):
 
 
 def test_an_id_that_is_no_token_is_refused():
-    with pytest.raises(ValueError, match="id=20 is no token; give ids from 0 to 19"):
+    with pytest.raises(ValueError, match="id=20 is not a token; give ids from 0 to 19"):
         detokenize([3, 20])
 
 

@@ -77,7 +77,7 @@ def test_without_matplotlib_a_sentence_says_so(wrong, tmp_path, monkeypatch):
     [
         (["softmx"], "operation='softmx' has no gradients to check; did you mean softmax?"),
         (["trainer"], "operation='trainer' has no gradients to check"),
-        (["softmax", "--out", "a.gif"], "out='a.gif' is no picture; end it in .png, .svg, .pdf"),
+        (["softmax", "--out", "a.gif"], "out='a.gif' is not a picture; end it in .png, .svg, .pdf"),
         (["softmax", "--out", "nowhere/a.png"], "is in no directory that exists; make it first"),
         (["linear", "d_model=wide"], "d_model='wide' is not a whole number"),
     ],

@@ -1,6 +1,7 @@
 """Attention maps, patterns of heads, ablation and rollout, on models whose heads are built by hand."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -8,12 +9,13 @@ import pytest
 
 from attest.contract import Config
 from attest.contract.parameters import shapes
+from attest.contract.vocabulary import TOKENS
 from attest.reference.assembly import Parts
 from attest.reference.implementation import ReferenceImplementation
 from attest.reference.initial import random_parameters
 from attest.reference.models.maps import attention_maps, rollout, without_heads
 from attest.studies.heads import heads
-from attest.trained.digits import IDS, NAME, TOKENS, question
+from attest.trained.digits import IDS, NAME, question
 from attest.trained.models import SavedModel
 
 LENGTH, HEADS, WIDTH = 5, 6, 192
@@ -201,7 +203,7 @@ def test_the_command_draws(attest, checkpoint, name):
     [
         (["FIRST 3 x"], "token='x' is unknown; write FIRST"),
         (["FIRST 3 1 4 1 5"], "has 5 digits, which was never trained; write 2 to 3"),
-        (["FIRST 3 1", "--out", "maps.gif"], "out='maps.gif' is no picture; end it in .svg, .png, .pdf"),
+        (["FIRST 3 1", "--out", "maps.gif"], "out='maps.gif' is not a picture; end it in .svg, .png, .pdf"),
         (["FIRST 3 1", "--out", "no/maps.png"], "is in no directory that exists; make it first"),
         (["FIRST 3 1", "--kind", "both"], "kind='both' is unknown; use one of self, cross"),
         (["FIRST 3 1", "--layer", "2"], "layer=2 is beyond the model; use 0 to 1"),
@@ -223,7 +225,43 @@ def test_the_study_of_heads_prints_a_table_and_keeps_what_it_measured(attest, ch
     study = json.loads(Path("reports/numpy_scratch/study_heads.json").read_text())
     assert len(study["heads"]) == 12
     np.testing.assert_allclose(np.sum(study["rollout"], axis=-1), 1, atol=1e-4)
-    assert Path("reports/numpy_scratch/study_heads.svg").read_text().count("<svg") == 1
+    for name in study["pictures"]:
+        assert (Path("reports/numpy_scratch") / name).read_text().count("<svg") == 1
+
+
+def test_a_report_shows_the_study_of_heads_as_pictures(attest, checkpoint):
+    attest("study", "heads", "-c", str(checkpoint), "--examples", "20")
+    words = ("--impl", "numpy_scratch", "-c", "M10.14", "--profile", "quick", "-n", "0", "--report", "html")
+    code, _, err = attest("run", *words)
+    assert code in (0, 1), err
+    page = Path("reports/numpy_scratch/M10.md").read_text()
+    assert "](study_heads.svg)" in page
+    assert "](study_heads_maps.svg)" in page
+    html = Path("reports/numpy_scratch/report.html").read_text()
+    assert "weight on the keys of a pattern, 20 test questions" in html
+    assert "attention rollout of the encoder" in html
+    assert "FIRST 3 1 4: decoder cross, layer 0" in html
+
+
+@pytest.mark.parametrize("name", ["../../secret.svg", "study_missing.svg", "report.json"])
+def test_a_study_can_name_no_other_file(name, tmp_path):
+    from attest.report.writing import _is_picture
+
+    (tmp_path / "secret.svg").write_text("<svg/>")
+    (tmp_path / "report.json").write_text("{}")
+    assert not _is_picture(tmp_path / "a" / "b" / name)
+    assert not _is_picture(tmp_path / name.removeprefix("../../"))
+
+
+@pytest.mark.parametrize("command", [("attention", "FIRST 3 1"), ("study", "heads")])
+def test_parameters_of_another_config_are_one_sentence(attest, checkpoint, command):
+    about = json.loads((checkpoint / "model.json").read_text())
+    about["config"]["d_model"] *= 2
+    (checkpoint / "model.json").write_text(json.dumps(about))
+    code, out, err = attest(*command, "-c", str(checkpoint))
+    assert (code, out) == (2, "")
+    assert re.search(r"shape=\(.*\) is not the config's \(.*\); train again", err)
+    assert len(err.splitlines()) == 1
 
 
 def test_the_study_of_heads_refuses_another_task(attest, checkpoint):

@@ -233,7 +233,7 @@ def test_a_plugin_without_a_milestone_or_with_a_stray_defect_is_refused(tenth):
     (tenth / "tenth_defects" / "first.py").write_text(DEFECT.format(ids='"M30.9"', name="stray"))
     stray = attest_command(tenth, "selftest", "--impl", "tenth.py")
     assert stray.returncode == 2
-    assert "the defect stray names 'M30.9', which is no criterion; name one of the spec" in stray.stderr
+    assert "the defect stray names 'M30.9', which is not a criterion; name one of the spec" in stray.stderr
 
 
 @pytest.mark.parametrize(
@@ -245,7 +245,7 @@ def test_a_plugin_without_a_milestone_or_with_a_stray_defect_is_refused(tenth):
             "return [7, attest.M",
             "attest_milestones() has an entry of type int; use attest.",
         ),
-        ("m30_tenth.toml", "m11.toml", "m11.toml, which is no file"),
+        ("m30_tenth.toml", "m11.toml", "m11.toml, which is not a file"),
         ('"tenth_defects"', '"no_defects"', "no_defects cannot be imported (ModuleNotFoundError"),
         ("spec = Path", "1 / 0; spec = Path", "listing the milestones raised ZeroDivisionError"),
         ('defects="tenth_defects"', "operations=[7]", "its operation cannot be used (AttributeError"),

@@ -192,7 +192,7 @@ def test_a_whole_run_catches_reports_and_resumes(attest, tmp_path):
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["--only", "00000000"], "only='00000000' is no mutant of tiny.py; see --list"),
+        (["--only", "00000000"], "only='00000000' is not a mutant of tiny.py; see --list"),
         (["--file", "beam"], "has nothing to mutate in these files; widen --file"),
         (["-m", "M99"], "milestone='M99' is unknown"),
         (["--resume"], "tiny.jsonl does not exist; run without --resume and --again first"),

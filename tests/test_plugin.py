@@ -284,4 +284,4 @@ def test_a_milestone_that_is_not_there_is_the_plugins_fault(run, pytester):
     pytester.makepyfile(mine=masks("mine") + BRINGS, m07_criteria=PROPERTIES)
     result, rows = run("--impl=mine.py", f"--criterion={CAUSAL}", "-n0")
     assert result.ret == 1
-    assert "m07.toml, which is no file" in rows["mine"][CAUSAL]["reason"]
+    assert "m07.toml, which is not a file" in rows["mine"][CAUSAL]["reason"]

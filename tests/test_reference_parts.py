@@ -63,7 +63,7 @@ class Sloped(Sinusoids):
             return None
         distance = np.arange(T)[:, None] + (S - T) - np.arange(S)[None, :]
         slopes = 2.0 ** -np.arange(1, self.config.num_heads + 1)
-        return Var(-slopes[:, None, None] * distance)
+        return Var(-slopes[:, None, None, None] * distance[None])
 
 
 class Grouped(MultiHead):

@@ -177,3 +177,11 @@ def test_nothing_hostile_reaches_the_terminal():
     lines = summary([bad], ids=("M1.5",))
     assert not any("\x1b" in line or "\n" in line for line in lines)
     assert sum(line.startswith("  next") for line in lines) == 1
+
+
+def test_an_error_that_stops_several_criteria_is_told_once():
+    reason = "not wired"
+    records = [record(c, "error", reason=reason) for c in ("M1.2", "M1.3", "M1.4")]
+    lines = summary(records)
+    assert "                 the same error stops 2 more criteria" in lines
+    assert sum(reason in line for line in lines) == 1

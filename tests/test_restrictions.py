@@ -27,10 +27,9 @@ def refusing(implementation, when):
     return implementation
 
 
-def judged(implementation, *, seed=0):
-    criterion = next(c for c in load_spec().criteria if c.id == "M4.9")
+def judged(implementation, *, id="M4.9", seed=0):
     settings = Settings(profile="quick", seed=seed)
-    return judge(criterion, load_properties()["M4.9"], JudgedImplementation(implementation), settings)
+    return judge(load_spec().by_id[id], load_properties()[id], JudgedImplementation(implementation), settings)
 
 
 def odd(config):
@@ -54,3 +53,11 @@ def test_a_refusal_does_not_hide_a_failure(seed):
 def test_where_no_case_is_offered_the_criterion_is_not():
     record = judged(refusing(ReferenceImplementation(), lambda config: True))
     assert (record.verdict, record.reason) == ("not offered", f"layer_norm: {WORDS}")
+
+
+def test_a_property_that_is_not_claimed_needs_no_examples():
+    implementation = ReferenceImplementation()
+    implementation.only = {"norm": ("pre",), "d_model": "even"}
+    record = judged(implementation, id="M4.1")
+    assert record.verdict == "pass", record.reason
+    assert record.floor < judged(ReferenceImplementation(), id="M4.1").floor

@@ -279,7 +279,7 @@ def test_a_broken_plugin_is_told_in_one_sentence(tmp_path, sealed):
         "raise OSError('no weights')": "cannot be imported (OSError: no weights)",
         "def attest_implementations(): return []": "returned an empty list",
         PLUGIN.format(body="pass").replace('"mine"', "5"): "has no name",
-        PLUGIN.format(body="pass").replace('("float64",)', "'float32'"): "is no list of words",
+        PLUGIN.format(body="pass").replace('("float64",)', "'float32'"): "is not a list of words",
     }.items():
         path.write_text(text)
         with pytest.raises(BrokenPlugin, match=re.escape(sentence)):

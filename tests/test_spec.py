@@ -65,7 +65,7 @@ def test_the_small_spec_is_read(tmp_path):
         ),
         (MILESTONE, "", "m0.toml: [milestone] is missing"),
         (CRITERION, "", "m0.toml: it has no criterion; begin each one with [[criterion]]"),
-        ("[[criterion]]", "[criterion]", "m0.toml: criterion is no list of tables; begin each criterion"),
+        ("[[criterion]]", "[criterion]", "m0.toml: criterion is not a list of tables; begin each criterion"),
         (
             'id = "M9"\n',
             "id = 9\n",
@@ -74,9 +74,9 @@ def test_the_small_spec_is_read(tmp_path):
         (
             'id = "M9"\n',
             'id = "m 9"\n',
-            "milestone.id='m 9' is no id; use a capital, then letters and digits",
+            "milestone.id='m 9' is not an id; use a capital, then letters and digits",
         ),
-        ('id = "M9.1"', 'id = "M9.x"', "id='M9.x' is no id; use a number and small letters, as in M9.4a"),
+        ('id = "M9.1"', 'id = "M9.x"', "id='M9.x' is not an id; use a number and small letters, as in M9.4a"),
         (
             'needs = ["attention"]',
             'needs = "attention"',

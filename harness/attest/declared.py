@@ -30,7 +30,9 @@ def _faults(implementation: Any) -> Iterator[str]:
     yield from _words(getattr(implementation, "backends", None), "backends", ())
     yield from _computes(getattr(implementation, "computes", None), getattr(implementation, "dtypes", None))
     yield from claims_at_fault(
-        getattr(implementation, "supports", None), getattr(implementation, "only", None)
+        getattr(implementation, "supports", None),
+        getattr(implementation, "only", None),
+        getattr(implementation, "families", None),
     )
 
 
@@ -39,7 +41,7 @@ def _words(value: Any, name: str, choices: tuple[str, ...]) -> Iterator[str]:
         return
     if not isinstance(value, list | tuple) or not all(isinstance(word, str) for word in value):
         example = f"({(choices or ('cpu',))[0]!r},)"
-        yield f"{name}={_short(value)} is no list of words; write for example {name} = {example}"
+        yield f"{name}={_short(value)} is not a list of words; write for example {name} = {example}"
     elif choices and (unknown := [word for word in value if word not in choices]):
         yield f"{name} names {unknown[0][:40]!r}; use some of {', '.join(choices)}"
 
@@ -48,7 +50,8 @@ def _computes(value: Any, dtypes: Any) -> Iterator[str]:
     if value is None:
         return
     if not isinstance(value, Mapping):
-        yield f"computes={_short(value)} is no mapping; write for example computes = {{'float64': 'float32'}}"
+        example = "computes = {'float64': 'float32'}"
+        yield f"computes={_short(value)} is not a mapping; write for example {example}"
         return
     for dtype, inside in value.items():
         if (dtype, inside) != ("float64", "float32"):
@@ -64,7 +67,7 @@ def _known_failures(value: Any) -> Iterator[str]:
     if value is None:
         return
     if not isinstance(value, list | tuple):
-        yield f"known_failures={_short(value)} is no list; write a list of KnownFailure"
+        yield f"known_failures={_short(value)} is not a list; write a list of KnownFailure"
         return
     for known in value:
         absent = [name for name in _KNOWN_FAILURE if not isinstance(getattr(known, name, None), str)]
@@ -76,13 +79,13 @@ def _wider_bounds(value: Any) -> Iterator[str]:
     if value is None:
         return
     if not isinstance(value, Mapping):
-        yield f"wider_bounds={_short(value)} is no mapping; write operation -> factor"
+        yield f"wider_bounds={_short(value)} is not a mapping; write operation -> factor"
         return
     for operation, factor in value.items():
         number = isinstance(factor, int | float) and not isinstance(factor, bool) and math.isfinite(factor)
         if not number or factor > MOST_WIDENING:
             yield (
-                f"wider_bounds[{_short(operation)}]={_short(factor)} is no factor; "
+                f"wider_bounds[{_short(operation)}]={_short(factor)} is not a factor; "
                 f"give a number of at most {MOST_WIDENING:g}"
             )
 
@@ -93,13 +96,13 @@ def _options(value: Any) -> Iterator[str]:
         for pair in value
     )
     if value is not None and not pairs:
-        yield f"options={_short(value)} is no list of pairs of words; leave it to --impl NAME,option=value"
+        yield f"options={_short(value)} is not a list of pairs of words; leave it to --impl NAME,option=value"
 
 
 def _shape_policy(value: Any) -> Iterator[str]:
     smallest = getattr(value, "min_size", 1)
     if not isinstance(smallest, int) or not 1 <= smallest <= 64:
-        yield f"shape_policy.min_size={_short(smallest)} is no size; give a whole number from 1 to 64"
+        yield f"shape_policy.min_size={_short(smallest)} is not a size; give a whole number from 1 to 64"
 
 
 def _short(value: Any) -> str:

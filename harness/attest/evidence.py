@@ -31,7 +31,7 @@ class Evidence:
         self.regimes.update(regimes)
 
     def refuse(self, words: str, regimes: tuple[str, ...]) -> None:
-        """Take back the example that has begun: what is not offered is no evidence."""
+        """Take back the example that has begun: a case that is not offered does not count as evidence."""
         self.examples -= 1
         self.regimes.subtract(regimes)
         self.regimes = +self.regimes
@@ -49,7 +49,7 @@ _current: ContextVar[Evidence | None] = ContextVar("attest_evidence", default=No
 
 
 def current() -> Evidence:
-    """The evidence of the criterion that is running; outside one, evidence that nobody reads."""
+    """The evidence of the criterion that is running; outside one, evidence that is never read."""
     return _current.get() or Evidence()
 
 

@@ -65,7 +65,7 @@ def _checked(entry: Any, source: str) -> Milestone:
         kind = type(entry).__name__
         raise BrokenPlugin(f"{source}: {HOOK}() has an entry of type {kind}; use attest.Milestone(spec=...)")
     if not entry.file.is_file():
-        raise BrokenPlugin(f"{source}: {HOOK}() names {printable(str(entry.file))}, which is no file")
+        raise BrokenPlugin(f"{source}: {HOOK}() names {printable(str(entry.file))}, which is not a file")
     return entry
 
 
@@ -89,10 +89,13 @@ def load_parts(*parts: str) -> None:
 
 def _import_all(name: str) -> None:
     """A module, or a package with all that it holds: no file is left out by its name."""
-    if not name:
-        return
-    module = importlib.import_module(name)
-    for found in walk_packages(getattr(module, "__path__", ()), f"{name}.", onerror=_raise):
+    if name:
+        _import_below(importlib.import_module(name))
+
+
+@cache  # every trial of the self-test asks for all properties; a module imported anew is walked anew
+def _import_below(module: ModuleType) -> None:
+    for found in walk_packages(getattr(module, "__path__", ()), f"{module.__name__}.", onerror=_raise):
         importlib.import_module(found.name)
 
 

@@ -77,6 +77,10 @@ class Violation(AssertionError):
         self.property = ""
 
 
+class Wiring(Violation):
+    """The parameters have other names or shapes than the contract's, so that nothing can be judged."""
+
+
 class NotOffered(Exception):
     """The implementation does not have what the criterion needs."""
 

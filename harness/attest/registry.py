@@ -24,6 +24,7 @@ from attest.outcomes import Timeout
 
 NAME_RULE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 HOOK = "attest_implementations"
+DOORS = {"hf": "attest_impls.huggingface"}  # hf:llama is the factory `llama` of that module
 
 
 class UsageError(ValueError):
@@ -87,6 +88,7 @@ def read_request(text: str) -> Request:
             f"--impl={text!r} names nothing; use one of {_known()}, a file.py or package.module:factory"
         )
     target, colon, factory = head.partition(":")
+    target = DOORS.get(target, target) if colon else target
     return Request(text, target, factory if colon else None, tuple(options))
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +18,14 @@ from attest.judging.property import costly_criteria, load_properties
 from attest.machine import lacking
 from attest.milestone_registry import bring_milestones, files_not_loaded
 from attest.records.record import ERROR, FAIL, NOT_RUN, Record
+from attest.reference.memory import remember_answers
 from attest.registry import UsageError, parse_request
 from attest.report.writing import write_text
 from attest.running.judging import Settings, judge
 from attest.spec import load_spec
 
 KILLED, ALIVE = "killed", "alive"
+ANSWERS = 512  # of the oracle, kept by each worker; a criterion of several properties asks for some 200
 MUST_BE_EMPTY = (
     "criteria_without_kill",
     "criteria_without_property",
@@ -72,8 +76,6 @@ def run_trial(trial: Trial) -> Outcome:
 
 
 def _unshrunk(property: Any) -> Any:
-    from dataclasses import replace
-
     return replace(property, shrinks=False)
 
 
@@ -89,7 +91,7 @@ def check_killers() -> None:
         for id in defect.killers:
             if id not in load_spec().by_id:
                 raise UsageError(
-                    f"the defect {defect.name} names {id!r}, which is no criterion; name one of the spec"
+                    f"the defect {defect.name} names {id!r}, which is not a criterion; name one of the spec"
                 )
 
 
@@ -121,22 +123,40 @@ def trials(
 def run_trials(
     planned: Sequence[Trial], *, workers: int, on_outcome: Callable[[Outcome], None] = lambda outcome: None
 ) -> list[Outcome]:
-    """All trials, in processes of their own where there are several workers."""
-    outcomes = []
+    """All trials in the order of `planned`; they run criterion by criterion, the costly ones first.
+
+    Trials of one criterion meet the same drawn cases, so the oracle answers them from memory. A costly trial
+    that began last would leave the other workers idle.
+    """
+    costly = costly_criteria()
+    order = sorted(
+        range(len(planned)), key=lambda i: (planned[i].criterion not in costly, planned[i].criterion)
+    )
+    outcomes: dict[int, Outcome] = {}
+    with _runner(workers) as run:
+        for place, outcome in zip(order, run(run_trial, [planned[i] for i in order])):
+            outcomes[place] = outcome
+            on_outcome(outcome)
+    return [outcomes[place] for place in range(len(planned))]
+
+
+@contextmanager
+def _runner(workers: int) -> Iterator[Callable[..., Iterable[Outcome]]]:
+    """A `map` over separate processes where there are several workers, over this one otherwise."""
     if workers <= 1:
-        for trial in planned:
-            outcomes.append(run_trial(trial))
-            on_outcome(outcomes[-1])
-        return outcomes
+        remember_answers(ANSWERS)
+        try:
+            yield map
+        finally:
+            remember_answers(0)
+        return
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ.setdefault(name, "1")
     import multiprocessing
 
-    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
-        for outcome in pool.map(run_trial, planned, chunksize=4):
-            outcomes.append(outcome)
-            on_outcome(outcome)
-    return outcomes
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(workers, spawn, remember_answers, (ANSWERS,)) as pool:
+        yield partial(pool.map, chunksize=4)
 
 
 def summarise(

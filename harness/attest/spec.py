@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -65,7 +65,7 @@ class Spec:
     milestones: tuple[MilestoneSpec, ...]
     by_id: Mapping[str, Criterion] = field(repr=False)
 
-    @property
+    @cached_property
     def version(self) -> str:
         """Twelve hex digits over every criterion's text."""
         hashes = "".join(c.text_hash for c in self.criteria)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
 from attest.contract.features import FEATURES
 from attest.registry import printable
 
+LARGEST_FILE = 4_000_000  # bytes
 LEVELS = ("must", "should", "may")
 CAPABILITIES = frozenset({"gradients", "torch", "cuda", "compiled"})
 TEXT, LIST, TABLE = "a text in quotes", "a list of texts", "a table of texts"
@@ -37,14 +38,15 @@ class SpecError(ValueError):
 
 def read_file(path: Path, operations: Collection[str]) -> tuple[Table, list[Table]]:
     """The milestone and its criteria, each key there and of its type; `operations` are those that exist."""
-    data = _parsed(path)
+    data = parsed(path, refuse)
     head = data.get("milestone")
     if not isinstance(head, dict):
         refuse(path, f"[milestone] is missing; add {', '.join(MILESTONE)}")
     milestone = _typed(path, "milestone.", head, MILESTONE)
     if not re.fullmatch(r"[A-Z][A-Za-z0-9]*", milestone["id"]):
         refuse(
-            path, f"milestone.id={head['id']!r} is no id; use a capital, then letters and digits, as in M12"
+            path,
+            f"milestone.id={head['id']!r} is not an id; use a capital, then letters and digits, as in M12",
         )
     for operation in milestone["operations"]:
         if operation not in operations:
@@ -53,7 +55,7 @@ def read_file(path: Path, operations: Collection[str]) -> tuple[Table, list[Tabl
             )
     rows = data.get("criterion", [])
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        refuse(path, "criterion is no list of tables; begin each criterion with [[criterion]]")
+        refuse(path, "criterion is not a list of tables; begin each criterion with [[criterion]]")
     if not rows:
         refuse(path, "it has no criterion; begin each one with [[criterion]]")
     return milestone, [_criterion(path, milestone, row, operations) for row in rows]
@@ -64,8 +66,13 @@ def refuse(path: Path, rule: str) -> NoReturn:
     raise SpecError(printable(f"{path.name}: {rule}"))
 
 
-def _parsed(path: Path) -> dict[str, Any]:
+def parsed(
+    path: Path, refuse: Callable[[Path, str], NoReturn], largest: int = LARGEST_FILE
+) -> dict[str, Any]:
+    """The tables of a TOML file; `refuse` is called with the reason where it cannot be read."""
     try:
+        if path.stat().st_size > largest:
+            refuse(path, f"is larger than {largest} bytes; this is no file of a spec")
         return tomllib.loads(path.read_bytes().decode("utf-8"))
     except OSError as error:
         refuse(path, f"cannot be read ({error.strerror}); check the path")
@@ -73,8 +80,12 @@ def _parsed(path: Path) -> dict[str, Any]:
         refuse(path, f"byte {error.start} is not UTF-8; save the file as UTF-8")
     except RecursionError:
         refuse(path, "not valid TOML (nested too deeply); correct the syntax")
-    except ValueError as error:  # a TOMLDecodeError, or of a number that Python refuses to read
+    except tomllib.TOMLDecodeError as error:
         refuse(path, f"not valid TOML ({error}); correct the syntax")
+    except ValueError as error:
+        if type(error) is not ValueError:
+            raise  # what `refuse` raised
+        refuse(path, f"not valid TOML ({error}); correct the syntax")  # a number that Python refuses to read
 
 
 def _criterion(path: Path, milestone: Table, given: Table, operations: Collection[str]) -> Table:
@@ -87,7 +98,7 @@ def _criterion(path: Path, milestone: Table, given: Table, operations: Collectio
     if not id.startswith(f"{owner}."):
         refuse(path, f"{where}id={id!r} does not belong to {owner}; start it with {owner}.")
     if not re.fullmatch(r"[0-9]+[a-z]*", id.removeprefix(f"{owner}.")):
-        refuse(path, f"{where}id={id!r} is no id; use a number and small letters, as in {owner}.4a")
+        refuse(path, f"{where}id={id!r} is not an id; use a number and small letters, as in {owner}.4a")
     if row["level"] not in LEVELS:
         refuse(path, f"{where}level={row['level']!r} is unknown; use one of {', '.join(LEVELS)}")
     for answer in row["acceptance"]:

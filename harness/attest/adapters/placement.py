@@ -43,15 +43,15 @@ class _EveryNumberIsOne(TorchFunctionMode):  # type: ignore[misc]
         return func(*args, **(kwargs or {}))
 
 
-def _taken(x: Any, index: Any) -> Any:
+def _indexed(x: Any, index: Any) -> Any:
     """x[index]: as much space on the same device."""
     places = tree_map_only(torch.Tensor, lambda i: torch.zeros_like(i, device="meta"), index)
     return x.new_empty(torch.empty_like(x, device="meta")[places].shape)
 
 
-def _put(x: Any, index: Any, value: Any) -> None:
+def _assigned(x: Any, index: Any, value: Any) -> None:
     """x[index] = value; an assignment may come from anywhere, and must fit."""
-    torch.broadcast_to(torch.as_tensor(value), _taken(x, index).shape)
+    torch.broadcast_to(torch.as_tensor(value), _indexed(x, index).shape)
 
 
 def _copied(x: Any, value: Any, non_blocking: bool = False) -> Any:
@@ -65,8 +65,8 @@ def _contiguous(x: Any, memory_format: Any = torch.contiguous_format) -> Any:
 
 # What torch built without CUDA refuses on a fake tensor: here the Python binding asks for the device itself.
 _GUARDED: dict[Any, Any] = {
-    torch.Tensor.__getitem__: _taken,
-    torch.Tensor.__setitem__: _put,
+    torch.Tensor.__getitem__: _indexed,
+    torch.Tensor.__setitem__: _assigned,
     torch.Tensor.copy_: _copied,
     torch.Tensor.contiguous: _contiguous,
 }

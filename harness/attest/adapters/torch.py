@@ -1,30 +1,23 @@
 """Makes a contract Component of any torch module: `TorchComponent(module, config, names, call)`.
 
-`names` maps canonical names to the module's own; a parameter it does not mention keeps its name, so a module
-that already uses the canonical names needs no mapping. Suffixes of a module name are applied left to right:
-
-    "in_proj_weight[0/3]"   the first of three equal parts of the first axis
-    "w.T"                   the transpose
-    "heads.{}.q.weight"     heads.0.q.weight, heads.1.q.weight ... joined on the first axis
-
-Biases may be named even where the config has none.
+`names` maps canonical names to the module's own in the language of `attest.adapters.names`; a parameter it
+does not mention keeps its name, so a module that already uses the canonical names needs no mapping. Biases
+may be named even where the config has none.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from itertools import count
 from typing import Any
 
 import numpy as np
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
+from attest.adapters.names import Place, flat, places, view
 from attest.contract import Array, Arrays, Config, Gradients, float_dtype
 
-_SUFFIX = re.compile(r"(\.T|\[(\d+)/(\d+)\])$")
 _OUTPUTS = ("output", "weights")
 
 
@@ -46,7 +39,7 @@ class TorchComponent:
         self.config = config
         self._call = call
         self._seed: int | None = None
-        self._slots = _slots(module, names or {}, config.bias)
+        self.places = _places(module, names or {}, config)
 
     def __call__(self, **inputs: Any) -> Arrays:
         return self.run(self._forward, **inputs)
@@ -61,7 +54,10 @@ class TorchComponent:
         return {name: _to_tensor(value, self.config) for name, value in inputs.items()}
 
     def parameters(self) -> Arrays:
-        return {name: _to_array(_joined(parts), self.config) for name, parts in self._read().items()}
+        return {
+            name: _to_array(_joined(parts) + self.places[name].shift, self.config)
+            for name, parts in self._read().items()
+        }
 
     def load(self, parameters: Arrays) -> None:
         """Copy the values into the storage that is there, so that compiled code stays valid."""
@@ -71,9 +67,9 @@ class TorchComponent:
             _check_shape(name, parameters[name], _joined(parts))
         with torch.no_grad():
             for name, parts in targets.items():
-                value = _to_tensor(parameters[name], self.config)
-                for part, piece in zip(parts, value.chunk(len(parts)), strict=True):
-                    part.copy_(piece)
+                value = _to_tensor(parameters[name], self.config) - self.places[name].shift
+                for view, piece in zip(self._views(name), value.chunk(len(parts)), strict=True):
+                    view.copy_(piece.reshape(view.shape))
 
     def buffers(self) -> Arrays:
         return {name: _to_array(value, self.config) for name, value in self.module.named_buffers()}
@@ -127,12 +123,17 @@ class TorchComponent:
         return nullcontext() if self._seed is None else seeded(self._seed, self.config.device)
 
     def _read(self, values: Mapping[str, Any] | None = None) -> dict[str, list[Any]]:
-        """Canonical name to views of the parameters (or of values under the same names)."""
+        """Canonical name to the parameters, or to values under the same names, in the canonical form."""
         source = dict(self.module.named_parameters()) if values is None else values
         return {
-            name: [_view(source[own].detach(), suffixes) for own in owned]
-            for name, (owned, suffixes) in self._slots.items()
+            name: [flat(view(source[own].detach(), place, self.config), source[own]) for own in place.owned]
+            for name, place in self.places.items()
         }
+
+    def _views(self, name: str) -> list[Any]:
+        """Views through which the parameters of one canonical name are written."""
+        source, place = dict(self.module.named_parameters()), self.places[name]
+        return [view(source[own].detach(), place, self.config) for own in place.owned]
 
 
 @contextmanager
@@ -144,56 +145,23 @@ def seeded(seed: int, device: str = "cpu") -> Iterator[None]:
         yield
 
 
-Slot = tuple[list[str], list[tuple[int, int] | None]]
-
-
-def _slots(module: Any, names: Mapping[str, str], biased: bool) -> dict[str, Slot]:
-    """Canonical name to the module's own names and the suffixes; (i, n) is a slice, None a transpose."""
-    owned = {name for name, _ in module.named_parameters()}
-    slots = {canonical: _parse(name, owned) for canonical, name in names.items()}
-    absent = [canonical for canonical, (parts, _) in slots.items() if not parts or parts[0] not in owned]
+def _places(module: Any, names: Mapping[str, str], config: Config) -> dict[str, Place]:
+    """Where each canonical parameter lies in the module, those that `names` does not mention included."""
+    owned = [name for name, _ in module.named_parameters()]
+    found = places(names, set(owned))
+    absent = [canonical for canonical, place in found.items() if not set(place.owned) & set(owned)]
     for canonical in absent:
-        if biased or not canonical.endswith(".bias"):
+        if not canonical.endswith(".bias") or _has_all_biases(config):
             known = ", ".join(sorted(owned)) or "none"
-            what = f"names[{canonical!r}]={names[canonical]!r}"
+            what = f"names[{canonical!r}]={names.get(canonical, canonical)!r}"
             raise ValueError(f"{what} is not a parameter of the module; it has {known}")
-        del slots[canonical]
-    used = {own for parts, _ in slots.values() for own in parts}
-    return slots | {name: ([name], []) for name, _ in module.named_parameters() if name not in used}
+        del found[canonical]
+    used = {own for place in found.values() for own in place.owned}
+    return found | {name: Place((name,)) for name in owned if name not in used}
 
 
-def _parse(name: str, owned: set[str]) -> Slot:
-    suffixes: list[tuple[int, int] | None] = []
-    stem = name
-    while found := _SUFFIX.search(stem):
-        stem = stem[: found.start()]
-        suffixes.insert(0, None if found[1] == ".T" else (int(found[2]), int(found[3])))
-    parts = [stem]
-    if "{}" in stem:
-        numbered = (stem.replace("{}", str(i)) for i in count())
-        parts = list(_while_owned(numbered, owned))
-    return parts, suffixes
-
-
-def _while_owned(names: Iterator[str], owned: set[str]) -> Iterator[str]:
-    for name in names:
-        if name not in owned:
-            return
-        yield name
-
-
-def _view(value: Any, suffixes: list[tuple[int, int] | None]) -> Any:
-    for suffix in suffixes:
-        if suffix is None:
-            value = value.transpose(0, 1)
-            continue
-        index, total = suffix
-        if value.shape[0] % total or index >= total:
-            raise ValueError(
-                f"[{index}/{total}] does not divide an axis of {value.shape[0]}; check the suffix"
-            )
-        value = value.chunk(total)[index]
-    return value
+def _has_all_biases(config: Config) -> bool:
+    return config.bias and config.qkv_bias is not False and config.head_bias is not False
 
 
 def _joined(parts: list[Any]) -> Any:

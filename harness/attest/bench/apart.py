@@ -100,7 +100,9 @@ def set_threads(threads: int) -> int:
 
 
 def _serve(connection: Connection, field: Field, name: str) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who interrupts the run ends this process by closing
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # on Ctrl-C the parent closes the pipe, which ends this process
     set_threads(field.threads)
     entrant = next(one for one in field.entrants()[0] if one.name == name)
     while True:

@@ -1,8 +1,8 @@
-"""Who takes part: implementations found through the registry, spoken to through the contract.
+"""What a benchmark measures: implementations from the registry, called through the contract.
 
-An entrant makes, for one workload, a function without arguments that does the work once and answers how many
-tokens it handled; that is checked, so that no entrant is fast by stopping early. An entrant that shares a
-process is slowed down by the others' threads: bench.apart gives each one of its own.
+For one workload an entrant makes a function without arguments that does the work once and returns how many
+tokens it handled. The number is checked, so that no entrant is fast by stopping early. Entrants that share a
+process slow each other down by their threads, so `bench.apart` starts one process for each.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _preparing(impl: JudgedImplementation) -> Callable[[Workload], Run]:
 
 def _config(impl: JudgedImplementation, work: Workload) -> Config:
     dtype = "float32" if "float32" in impl.dtypes else impl.dtypes[0]
-    return impl.placed(work.shape.config.but(dtype=dtype))
+    return impl.with_run_options(work.shape.config.but(dtype=dtype))
 
 
 def _built(impl: JudgedImplementation, operation: str, work: Workload) -> Any:

@@ -15,7 +15,7 @@ LARGEST = 5  # operations of a profile
 
 
 class Timed(Protocol):
-    """An entrant, here or in a process of its own."""
+    """An entrant, in this process or in another."""
 
     name: str
     peer: bool
@@ -51,7 +51,7 @@ class Timing:
 
 @dataclass
 class Outcome:
-    """One workload: who ran and who did not, with the reason."""
+    """One workload: the entrants that ran, and those that did not with the reason."""
 
     work: Workload
     timings: list[Timing]

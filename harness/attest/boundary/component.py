@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attest.boundary.arrays import aligned, array_of, arrays_of, fresh, guarded, kind_of, quiet
+from attest.boundary.wiring import wiring_fault
 from attest.contract import Array, Arrays, Config, Gradients
-from attest.outcomes import NotOffered, Violation
+from attest.outcomes import NotOffered, Violation, Wiring
 from attest.sealed.outside import Remote
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class JudgedComponent:
         return self.impl.factor(self.operation)
 
     def __call__(self, **inputs: Any) -> dict[str, Array]:
-        """The named outputs as arrays of their own."""
+        """The named outputs as copies."""
         return self.method("__call__", **inputs)
 
     def method(self, name: str, **inputs: Any) -> dict[str, Array]:
@@ -95,7 +96,11 @@ class JudgedComponent:
             return
         load = self._method("load")
         self.loaded = parameters
-        guarded(self._label("load"), lambda: load(fresh(parameters)))
+        try:
+            guarded(self._label("load"), lambda: load(fresh(parameters)))
+        except Violation as violation:
+            fault = wiring_fault(self.operation, parameters, self.parameters())
+            raise (Wiring(fault, raised=violation.raised) if fault else violation) from None
 
     def load_as_given(self, parameters: Arrays) -> None:
         """Inject these very arrays, whatever their strides."""

@@ -57,13 +57,13 @@ class JudgedImplementation:
         """How far the implementation widens the bound of this operation; at least 1."""
         return self.widened.get(operation, 1.0)
 
-    def placed(self, config: Config) -> Config:
+    def with_run_options(self, config: Config) -> Config:
         """The config with this run's device and options."""
         return config.but(device=self.device, options=self.options)
 
     def build(self, operation: str, config: Config) -> JudgedComponent:
         """The component of an operation, built once per config and put in eval mode."""
-        config = self.placed(config)
+        config = self.with_run_options(config)
         key = (operation, config)
         if key not in self._components:
             if len(self._components) > 256:
@@ -115,7 +115,7 @@ class JudgedImplementation:
 
     def raw_build(self, operation: str, config: Config) -> Any:
         """The bare builder call, for configs that must be refused; exceptions are the caller's to judge."""
-        config, builder = self.placed(config), self._operation(operation)
+        config, builder = self.with_run_options(config), self._operation(operation)
         if outside := self.claims.refusal_asked(operation, config):
             raise NotClaimed(outside)
         with quiet():
@@ -133,6 +133,14 @@ class JudgedImplementation:
         with self.listening(operation, None, "function", given) as heard:
             heard["output"] = array_of(guarded(operation, lambda: function(*args)), operation)
         return heard["output"]
+
+    def text(self, operation: str, *args: Any) -> str:
+        """One of the plain functions that returns a text."""
+        function = self._operation(operation)
+        value = guarded(operation, lambda: function(*args))
+        if not isinstance(value, str):
+            raise Violation(f"{operation} is {kind_of(value)}; return a str")
+        return value
 
     @contextmanager
     def listening(

@@ -34,7 +34,7 @@ class JudgedTrainer:
         parameters: Arrays | None = None,
         architecture: Architecture = ENCODER_DECODER,
     ) -> None:
-        self.config, self.architecture = impl.placed(config), architecture
+        self.config, self.architecture = impl.with_run_options(config), architecture
         self.trainer = impl.construct(architecture.trainer, self.config)
         model = getattr(self.trainer, "model", None)
         if model is None:
@@ -99,7 +99,7 @@ class JudgedTrainer:
     ) -> dict[str, float]:
         """Loss and perplexity; with `once` from batches that can be read only once.
 
-        Without `copied` the trainer gets the very list, as a caller does who evaluates after every epoch.
+        Without `copied` the trainer gets the caller's list, as in a loop that evaluates after every epoch.
         """
         given = _copies(batches) if once else list(_copies(batches)) if copied else batches
         return self._call("evaluate", given, names=("loss", "perplexity"))
@@ -159,7 +159,7 @@ class JudgedOptimizer:
         *,
         operation: str = "",
     ) -> None:
-        self.optimizer = impl.construct(operation or architecture.optimizer, impl.placed(config))
+        self.optimizer = impl.construct(operation or architecture.optimizer, impl.with_run_options(config))
         self.load(parameters)
 
     def load(self, parameters: Arrays) -> None:

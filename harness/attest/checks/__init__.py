@@ -1,4 +1,4 @@
-"""Assertions that properties are made of. The general ones are here; each topic has a module of its own."""
+"""Assertions that properties are made of. The general ones are here; each topic has its module."""
 
 from attest.checks.arrays import (
     expect,

@@ -36,13 +36,17 @@ def expect_finite(seen: Array, what: str) -> None:
 
 
 def expect_close(seen: Array, expected: Expected, what: str, *, factor: float = 1.0) -> None:
-    """Within the derived bound of the reference, times `factor`."""
-    expect_shape(seen, expected.value.shape, what)
+    """Within the derived bound of the reference, times `factor`; infinite where the reference is."""
+    wanted, infinite = expected.value, np.isinf(expected.value)
+    expect_shape(seen, wanted.shape, what)
+    if infinite.any():
+        expect_same_bits(np.where(infinite, seen, 0.0), np.where(infinite, wanted, 0.0), what)
+        seen, wanted = np.where(infinite, 0.0, seen), np.where(infinite, 0.0, wanted)
     expect_finite(seen, what)
     if not seen.size:
         return
-    error = np.abs(seen.astype(np.float64) - expected.value) / (factor * expected.bound)
-    _judge(error, seen, expected.value, what, "the bound")
+    error = np.abs(seen.astype(np.float64) - wanted) / (factor * expected.bound)
+    _judge(error, seen, wanted, what, "the bound")
 
 
 def expect_near(seen: Array, wanted: Array, tolerance: float, what: str, *, relative: float = 0.0) -> None:

@@ -109,7 +109,7 @@ def expect_differences(seen: Gradients, wanted: Mapping[str, Array], dtype: str,
             raise Violation(deviation=Deviation(what, worst, *numbers, float(error[worst]), "the tolerance"))
 
 
-def moved(arrays: Mapping[str, Any], directions: Arrays, h: float) -> dict[str, Any]:
+def moved_along(arrays: Mapping[str, Any], directions: Arrays, h: float) -> dict[str, Any]:
     """x + h dx, for the arrays that have a direction."""
     return {
         name: (x + h * directions[name]).astype(x.dtype) if name in directions else x
@@ -129,8 +129,8 @@ def transpose_error(
     h = step_size(dtype)
     values = []
     for sign in (h, -h):
-        component.load(moved(parameters, directions[1], sign))
-        values.append(component(**moved(inputs, directions[0], sign)))
+        component.load(moved_along(parameters, directions[1], sign))
+        values.append(component(**moved_along(inputs, directions[0], sign)))
     component.load(parameters)
     name, dy = next(iter(cotangents.items()))
     ahead, behind = (v[name].astype(np.float64) for v in values)

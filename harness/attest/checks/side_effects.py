@@ -47,7 +47,7 @@ def expect_no_side_effects(
 
 
 def _watched(component: JudgedComponent, given: Mapping[str, Any]) -> tuple[Any, list[str]]:
-    """The result of a call, and what of the world it changed."""
+    """The result of a call, and which global state it changed."""
     stir()
     before = global_state()
     result = component.component(**given)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,12 +12,16 @@ import click
 if TYPE_CHECKING:
     from attest.boundary import JudgedImplementation
     from attest.contract import Array
+    from attest.report.attention_pictures import Panel
     from attest.studies.heads import Head
     from attest.trained.models import SavedModel
 
+SHOWN = "FIRST 3 1 4"  # the question whose maps are drawn
+
 
 def study_heads(judged: JudgedImplementation, model: SavedModel, examples: int, directory: Path) -> None:
-    """Measure, print a table and write study_heads.json and .svg."""
+    """Measure, print a table, and write the study with its pictures."""
+    from attest.cli.attention import panels
     from attest.reference.models.maps import attention_maps, rollout
     from attest.studies.heads import ablated, heads
     from attest.trained.digits import DigitOperations
@@ -43,7 +47,8 @@ def study_heads(judged: JudgedImplementation, model: SavedModel, examples: int, 
     rows = [_row(head, share) for head, share in zip(found, without)]
     study = {"study": "heads", "examples": len(questions), "accuracy": whole, "heads": rows}
     study["rollout"] = rolled.round(6).tolist()
-    written = write(study, directory)
+    shown = panels(model, task.batch([task.question(SHOWN)])["source"], None, None)
+    written = write(study | pictured(study, shown), shown, directory)
     click.echo(f"wrote {', '.join(map(str, written))}")
     if len(written) == 1:
         click.echo("no picture: matplotlib is missing; install attest-transformers[report]")
@@ -51,13 +56,13 @@ def study_heads(judged: JudgedImplementation, model: SavedModel, examples: int, 
 
 def table(found: list[Head], without: list[float]) -> list[str]:
     """One line per head: its pattern, the score, the share of inputs, the accuracy without it."""
-    lines = [f"{'head':16}{'pattern':20}{'score':>7}{'inputs':>9}{'right without it':>18}"]
+    lines = [f"{'head':16}{'pattern':26}{'score':>7}{'inputs':>9}{'right without it':>18}"]
     for head, accuracy in zip(found, without):
         name = f"{head.kind} {head.layer}.{head.number}"
         inputs = f"{100 * head.shares[head.best]:.0f} %"
         shown = head.pattern if head.pattern != "none" else f"none ({head.best})"
         numbers = f"{head.scores[head.best]:>7.2f}{inputs:>9}"
-        lines.append(f"{name:16}{shown:20}{numbers}{100 * accuracy:>16.1f} %")
+        lines.append(f"{name:16}{shown:26}{numbers}{100 * accuracy:>16.1f} %")
     return lines
 
 
@@ -73,18 +78,47 @@ def _row(head: Head, without: float) -> dict[str, Any]:
     }
 
 
-def write(study: dict[str, Any], directory: Path) -> list[Path]:
-    """study_heads.json, and study_heads.svg where matplotlib is installed."""
+def pictured(study: dict[str, Any], shown: Sequence[Panel]) -> dict[str, Any]:
+    """What reports draw beside M10.14: scores by head and pattern, rollout, the mean maps of a question."""
+    rows = study["heads"]
+    names = sorted({pattern for row in rows for pattern in row["scores"]})
+    scores = {
+        "title": f"weight on the keys of a pattern, {study['examples']} test questions",
+        "values": [[row["scores"].get(name) for name in names] for row in rows],
+        "row_labels": [f"{row['kind']} {row['layer']}.{row['head']}" for row in rows],
+        "column_labels": names,
+    }
+    rolled = {
+        "title": "attention rollout of the encoder: output position by input position, mean of all questions",
+        "values": study["rollout"],
+    }
+    maps = [
+        {
+            "title": f"{SHOWN}: {panel.title}, mean of the heads, query by key",
+            "values": panel.weights.mean(axis=0).round(6).tolist(),
+            "row_labels": list(panel.queries),
+            "column_labels": list(panel.keys),
+        }
+        for panel in shown
+    ]
+    files = ["study_heads.svg", "study_heads_maps.svg"]
+    return {"criterion": "M10.14", "heatmaps": [scores, rolled, *maps], "pictures": files}
+
+
+def write(study: dict[str, Any], shown: Sequence[Panel], directory: Path) -> list[Path]:
+    """study_heads.json, and where matplotlib is installed pictures of the scores and of one question."""
+    from attest.report.attention_pictures import draw as draw_maps
     from attest.report.writing import write_text
 
-    data = directory / "study_heads.json"
+    data, maps = directory / "study_heads.json", directory / "study_heads_maps.svg"
     write_text(data, json.dumps(study, indent=1, allow_nan=False) + "\n")
     try:
         drawing = draw(study)
     except ImportError:
         return [data]
     write_text(data.with_suffix(".svg"), drawing)
-    return [data, data.with_suffix(".svg")]
+    draw_maps(shown, maps)
+    return [data, data.with_suffix(".svg"), maps]
 
 
 def draw(study: dict[str, Any]) -> str:

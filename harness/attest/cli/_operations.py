@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -75,7 +76,7 @@ def _evaluated(
 def _write(
     directory: Path, own: Path, name: str, training: Training, config: Any, found: dict[str, Any]
 ) -> None:
-    """The implementation's own checkpoint, then the model that anyone can read, then what is known of it."""
+    """The implementation's own checkpoint, then the model in the common format, then its evaluation."""
     from attest.trained.digits import NAME
     from attest.trained.models import SavedModel
 
@@ -177,8 +178,15 @@ class Bar:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Ctrl-C while training: one sentence, and nothing is left behind."""
+    """Ctrl-C or SIGTERM while training: one sentence, and nothing is left behind."""
+
+    def stop(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
     try:
         yield
     except KeyboardInterrupt:
         raise click.ClickException("stopped before the end; nothing was written") from None
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -57,18 +57,19 @@ def check_out(out: Path | None) -> None:
     if out is None:
         return
     if out.suffix not in FORMATS:
-        raise click.UsageError(f"out={str(out)!r} is no picture; end it in {', '.join(FORMATS)}")
+        raise click.UsageError(f"out={str(out)!r} is not a picture; end it in {', '.join(FORMATS)}")
     if not out.absolute().parent.is_dir():
         raise click.UsageError(f"out={str(out)!r} is in no directory that exists; make it first")
 
 
 def _read(checkpoint: str, question: str) -> tuple[SavedModel, Array]:
     from attest.contract import ENCODER_DECODER
-    from attest.trained.models import read_model
+    from attest.trained.models import check_fit, read_model
     from attest.trained.named import task_named
 
     try:
         model = read_model(Path(checkpoint))
+        check_fit(model)
         if model.architecture != ENCODER_DECODER:
             raise ValueError(f"architecture={model.architecture} has no maps yet; train an encoder-decoder")
         task = task_named(model.task, model.architecture)
@@ -87,10 +88,7 @@ def panels(model: SavedModel, source: Array, layer: int | None, kind: str | None
     from attest.trained.named import task_named
 
     target = written(model, source)
-    try:
-        maps = attention_maps(model.config, model.parameters, source, target)
-    except (KeyError, ValueError, IndexError) as error:
-        raise click.UsageError(f"the checkpoint's parameters do not fit its config ({error})") from None
+    maps = attention_maps(model.config, model.parameters, source, target)
     words = task_named(model.task).words
     sources, targets = ([words([i]) for i in ids[0]] for ids in (source, target))
     streams = {"encoder": (sources, sources), "decoder": (targets, targets), "cross": (targets, sources)}

@@ -10,7 +10,12 @@ from attest.cli import generate, train
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("sequences", nargs=-1, metavar="[DIGITS...]")
 @click.option(
-    "--impl", "-i", default="eager", show_default=True, metavar="IMPL", help="Who trains and answers."
+    "--impl",
+    "-i",
+    default="eager",
+    show_default=True,
+    metavar="IMPL",
+    help="The implementation that trains and answers.",
 )
 @click.option(
     "--task", "-t", default="reverse", show_default=True, metavar="TASK", help="copy, reverse or sort."

@@ -114,7 +114,7 @@ def _unknown(what: str, spec: Spec) -> str:
     remedy = nearest(what, known)
     if remedy.startswith("use one of"):
         remedy = f"give a criterion of `attest list criteria`, or one of: {', '.join(symptoms(spec))}"
-    return f"{what!r} is no criterion, milestone, symptom or defect; {remedy}"
+    return f"{what!r} is not a criterion, milestone, symptom or defect; {remedy}"
 
 
 def _paragraph(name: str, text: str, *, margin: int = 13) -> None:

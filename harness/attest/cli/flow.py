@@ -35,7 +35,7 @@ def command(
 
     _check(part, norm, padding)
     wrong = False
-    for judged in subjects(impl):
+    for judged in judged_implementations(impl):
         if not judged.offers(part):
             had = [name for name in offered(judged.implementation) if name in parts()]
             raise click.UsageError(
@@ -76,8 +76,8 @@ def parts() -> list[str]:
     return [name for name, record in OPERATIONS.items() if record.streams]
 
 
-def subjects(impl: str) -> list[JudgedImplementation]:
-    """The implementations a request names, behind the boundary."""
+def judged_implementations(impl: str) -> list[JudgedImplementation]:
+    """The implementations that a request names, wrapped for judging."""
     from attest.boundary import JudgedImplementation
     from attest.registry import load, parse_request
 
@@ -97,7 +97,7 @@ def maps(
         return [_of_transformer(judged, norm, layers, seed)]
     from attest.checks.flow import by_gradient, by_perturbation, flow, required_maps
     from attest.milestones.m04_layers.cases.layers import LayerCase
-    from attest.milestones.m04_layers.checks import has
+    from attest.milestones.m04_layers.checks import has_method
 
     mask = "padding" if padding else "none"
     case = LayerCase(part=part, norm=norm, mask=mask, memory_mask=mask, B=2, T=4, S=3, D=8, H=2, F=16)
@@ -106,7 +106,7 @@ def maps(
     required = required_maps(part, case.visible, case.memory_visible if case.decodes else None, case.depth)
     seen = by_perturbation(component, case.inputs, required, seed=seed)
     found = [flow(required, seen, case.real, means="perturbation")]
-    if has(component, "gradients"):
+    if has_method(component, "gradients"):
         seen = by_gradient(component, case.inputs, required, case.real, seed=seed)
         found.append(flow(required, seen, case.real, means="gradient"))
     return found

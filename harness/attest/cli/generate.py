@@ -20,7 +20,7 @@ MOST_WIDTH = 1024  # hypotheses of a beam; 99999 ran for more than a minute
 @click.argument("sequences", nargs=-1, required=True, metavar="DIGITS...")
 @click.option("--checkpoint", "-c", required=True, metavar="DIR", help="What `attest train` wrote.")
 @click.option("--impl", "-i", metavar="IMPL",
-              help="Who generates. [default: the implementation that trained]")  # fmt: skip
+              help="The implementation that generates. [default: the one that trained]")  # fmt: skip
 @click.option("--method", default="beam", show_default=True, metavar="METHOD",
               help="greedy, beam or sample.")  # fmt: skip
 @click.option("--width", default=4, show_default=True, metavar="W", help="Hypotheses of a beam.")
@@ -40,7 +40,7 @@ def command(
     Prints input, output and score, the best first. Any implementation can read any checkpoint.
     """
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    from attest.cli.flow import subjects
+    from attest.cli.flow import judged_implementations
     from attest.evidence import collecting
     from attest.outcomes import NotOffered, Violation
     from attest.trained.models import read_model
@@ -54,7 +54,7 @@ def command(
         raise click.UsageError(str(error)) from None
     if asked["width"] > MOST_WIDTH:
         raise click.UsageError(f"width={asked['width']} takes minutes; use at most {MOST_WIDTH}")
-    judged = subjects(impl or registered(model.implementation))[0]
+    judged = judged_implementations(impl or registered(model.implementation))[0]
     prompt = task.batch(asked_ids)[model.architecture.prompt]
     try:
         with collecting():
@@ -75,7 +75,7 @@ def registered(name: str) -> str:
     if name not in registered_names():
         raise click.UsageError(
             f"the checkpoint names implementation={printable(name)[:80]!r}, which is not registered; "
-            "say with --impl who generates"
+            "name with --impl the implementation that generates"
         )
     return name
 

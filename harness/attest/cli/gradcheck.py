@@ -41,7 +41,7 @@ def command(
     relative to the largest gradient of the array. Fields of the config may follow, as activation=gelu.
     Exit code 1 when one is wrong; a picture then shows where.
     """
-    from attest.cli.flow import subjects
+    from attest.cli.flow import judged_implementations
     from attest.evidence import collecting
     from attest.outcomes import NotOffered, Violation
     from attest.spelling import config_from
@@ -51,7 +51,7 @@ def command(
     check_picture(out)
     config = config_from([*SMALL, *TINY, *fields])
     wrong = False
-    for judged in subjects(impl):
+    for judged in judged_implementations(impl):
         try:
             with collecting():
                 found = gradcheck(judged, operation, config, seed=seed, entries=entries)
@@ -85,7 +85,7 @@ def check_picture(path: Path | None) -> None:
     if path is None:
         return
     if path.suffix not in PICTURES:
-        raise click.UsageError(f"out={str(path)!r} is no picture; end it in {', '.join(PICTURES)}")
+        raise click.UsageError(f"out={str(path)!r} is not a picture; end it in {', '.join(PICTURES)}")
     if not path.absolute().parent.is_dir():
         raise click.UsageError(f"out={str(path)!r} is in no directory that exists; make it first")
 

@@ -13,8 +13,11 @@ SECTIONS = ("implementations", "milestones", "criteria")
 @click.option(
     "--parameters", metavar="OPERATION", help="Canonical names and shapes of an operation's parameters."
 )
+@click.option("--families", is_flag=True, help="Families of models: what each fixes, leaves free and offers.")
 @click.argument("words", nargs=-1, metavar="[SECTION] [NAME=VALUE]...")
-def command(offers: bool, impl: tuple[str, ...], parameters: str | None, words: tuple[str, ...]) -> None:
+def command(
+    offers: bool, impl: tuple[str, ...], parameters: str | None, families: bool, words: tuple[str, ...]
+) -> None:
     """Show what there is: implementations, milestones and criteria, or the SECTION of that name.
 
     With --parameters, NAME=VALUE changes the config:
@@ -28,15 +31,17 @@ def command(offers: bool, impl: tuple[str, ...], parameters: str | None, words: 
             raise click.UsageError(f"section={section!r} is unknown; use one of {', '.join(SECTIONS)}")
     if overrides and parameters is None:
         raise click.UsageError(f"{overrides[0]!r} changes a config; it needs --parameters OPERATION")
-    if parameters is not None:
+    if families:
+        _show_families()
+    elif parameters is not None:
         _show_parameters(parameters, overrides)
     elif offers or impl:
         _show_offers(impl)
     else:
-        _show(sections or list(SECTIONS))
+        _print_sections(sections or list(SECTIONS))
 
 
-def _show(sections: list[str]) -> None:
+def _print_sections(sections: list[str]) -> None:
     from attest.registry import registered
     from attest.spec import load_spec
 
@@ -75,6 +80,19 @@ def _show_offers(requests: tuple[str, ...]) -> None:
                     rest = f"   (not {', '.join(missing)})" if missing else ""
                     click.echo(f"  {milestone}  {', '.join(names)}{rest}")
             click.echo(f"  computes in {', '.join(found['dtypes'])} on {', '.join(found['devices'])}")
+
+
+def _show_families() -> None:
+    import textwrap
+
+    from attest.families import families
+
+    for family in families().values():
+        click.echo(f"{family.name}: {family.title}")
+        click.echo(textwrap.fill(family.says(), 100, initial_indent="  ", subsequent_indent="  "))
+        click.echo(textwrap.fill(f"offers {', '.join(family.operations)}", 100, initial_indent="  ",
+                                 subsequent_indent="  "))  # fmt: skip
+    click.echo('declare families = ("llama",), or judge the class of transformers: --impl hf:llama')
 
 
 def _show_parameters(operation: str, overrides: list[str]) -> None:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 @click.option("--minutes", type=click.FloatRange(0, min_open=True), metavar="N",
               help="Begin no further mutant after so long.")  # fmt: skip
 @click.option("--resume", is_flag=True, help="Go on where an earlier run of the same sources stopped.")
-@click.option("--again", is_flag=True, help="Judge the survivors of an earlier run again.")
+@click.option("--again", is_flag=True, help="Judge the unexplained survivors of an earlier run again.")
 @click.option("--at-least", default=95.0, show_default=True, type=click.FloatRange(0, 100), metavar="PERCENT",
               help="Of those that are not equivalent: fewer caught give exit code 1.")  # fmt: skip
 @click.option("--list", "only_list", is_flag=True, help="Print the mutants and judge none.")
@@ -69,14 +69,16 @@ def command(
     judged and enough of them caught. 1: not.
     """
     from attest.trials.mutants import Results
+    from attest.trials.mutations import sample
+    from attest.trials.reach import concerning, of_milestones
     from attest.trials.sources import package_of
     from attest.trials.survivors import read_annotations
 
     package, known = package_of(impl), read_annotations(annotations)
     _check_milestones(milestone)
-    chosen = _chosen(package, parts, only, count, seed)
+    every = _mutations(package, parts, only)
     if only_list:
-        for mutation in chosen:
+        for mutation in sample(every, count, seed):
             click.echo(f"{mutation.id} {mutation.kind}: {mutation}")
         return
     home, name = reports / "mutation", _name(impl)
@@ -84,10 +86,12 @@ def command(
     if resume or again:
         results.resume(another_harness=again)
     workers = workers or min(2, os.cpu_count() or 1)
-    reaches = _reaches(package, milestone, profile, seed, home / name, workers)
+    reaches = _reaches(package, profile, seed, home / name, workers)
+    chosen = sample(concerning(every, reaches[0], milestone), count, seed)
+    reaches = [of_milestones(reach, milestone) for reach in reaches]
     if not (resume or again):
         results.begin()
-    _judge(_left(chosen, results, again), package, reaches, results, workers, minutes)
+    _judge(_left(chosen, results, known, again), package, reaches, results, workers, minutes)
     ctx.exit(_report(chosen, results, known, home / f"{name}.json", at_least))
 
 
@@ -106,29 +110,25 @@ def _name(impl: str) -> str:
     return Path(impl.partition(",")[0].partition(":")[0]).name.removesuffix(".py")
 
 
-def _chosen(
-    package: Package, parts: tuple[str, ...], only: tuple[str, ...], count: int | None, seed: int
-) -> list[Mutation]:
-    from attest.trials.mutations import package_mutations, sample
+def _mutations(package: Package, parts: tuple[str, ...], only: tuple[str, ...]) -> list[Mutation]:
+    from attest.trials.mutations import package_mutations
 
     every = package_mutations(package.files, package.root)
     if parts:
         every = [m for m in every if any(part in m.file for part in parts)]
     if missing := set(only) - {m.id for m in every}:
-        raise click.UsageError(f"only={min(missing)!r} is no mutant of {package.request}; see --list")
+        raise click.UsageError(f"only={min(missing)!r} is not a mutant of {package.request}; see --list")
     if not every:
         raise click.UsageError(f"--impl={package.request} has nothing to mutate in these files; widen --file")
-    return [m for m in every if m.id in only] if only else sample(every, count, seed)
+    return [m for m in every if m.id in only] if only else every
 
 
-def _reaches(
-    package: Package, milestones: tuple[str, ...], profile: str, seed: int, stem: Path, workers: int
-) -> list[list[Reach]]:
+def _reaches(package: Package, profile: str, seed: int, stem: Path, workers: int) -> list[list[Reach]]:
     """What each criterion executes, at each profile; those that the implementation itself fails are named."""
     from attest.trials.judgement import PROFILES
     from attest.trials.reach import FAILED, affordable_criteria, find_reach, kept_reach, reach_facts
 
-    wanted, found = affordable_criteria(milestones), []
+    wanted, found = affordable_criteria(), []
     for name in PROFILES[: PROFILES.index(profile) + 1]:
 
         def find(name: str = name) -> list[Reach]:
@@ -143,13 +143,14 @@ def _reaches(
     return found
 
 
-def _left(chosen: list[Mutation], results: Results, again: bool) -> list[Mutation]:
-    from attest.trials.mutants import CAUGHT, WEAKLY
+def _left(chosen: list[Mutation], results: Results, known: Annotations, again: bool) -> list[Mutation]:
+    """What has no result yet, or, asked again, the survivors that nobody has explained."""
+    from attest.trials.mutation_report import open_survivors
 
-    done = {id for id, o in results.outcomes.items() if not again or o.verdict in (CAUGHT, WEAKLY)}
-    if again:  # only what an earlier run judged
-        done |= {m.id for m in chosen} - results.outcomes.keys()
-    return [m for m in chosen if m.id not in done]
+    if not again:
+        return [m for m in chosen if m.id not in results.outcomes]
+    left = {o.mutation.id for o in open_survivors(list(results.outcomes.values()), known)}
+    return [m for m in chosen if m.id in left]
 
 
 def _judge(

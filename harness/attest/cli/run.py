@@ -71,7 +71,7 @@ def command(
     from attest.running.live_run import Mode, run_pytest
 
     if workers is not None and not (workers == "auto" or (workers.isascii() and workers.isdecimal())):
-        raise click.UsageError(f"-n={workers!r} is no number of workers; use 0, 1, 2 ... or auto")
+        raise click.UsageError(f"-n={workers!r} is not a number of workers; use 0, 1, 2 ... or auto")
     arguments = [f"--attest-impl={i}" for i in impl]
     arguments += [f"--attest-milestone={m}" for m in milestone]
     arguments += [f"--attest-criterion={c}" for c in criterion]

@@ -45,12 +45,12 @@ def command(
         return
     if impl is None:
         raise click.UsageError("the study norm is of an implementation; name it with --impl")
-    from attest.cli.flow import subjects
+    from attest.cli.flow import judged_implementations
     from attest.evidence import collecting
     from attest.outcomes import NotOffered, Violation
     from attest.studies.norm import DEPTHS, norm_study, write_study
 
-    for judged in subjects(impl):
+    for judged in judged_implementations(impl):
         try:
             with collecting():
                 study = norm_study(judged, depths=depth or DEPTHS, seed=seed, progress=_say)
@@ -69,22 +69,23 @@ def command(
 def _heads(impl: str | None, checkpoint: str | None, examples: int, reports: Path) -> None:
     """Of a model of the task operations; its own implementation answers unless another is named."""
     from attest.cli._heads import study_heads
-    from attest.cli.flow import subjects
+    from attest.cli.flow import judged_implementations
     from attest.cli.generate import registered
     from attest.evidence import collecting
     from attest.outcomes import NotOffered, Violation
     from attest.trained.digits import NAME
-    from attest.trained.models import read_model
+    from attest.trained.models import check_fit, read_model
 
     if checkpoint is None:
         raise click.UsageError("the study heads is of a trained model; name its directory with --checkpoint")
     try:
         model = read_model(Path(checkpoint))
+        check_fit(model)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     if model.task != NAME:
         raise click.UsageError(f"the checkpoint is of the task {model.task}; train one of the task {NAME}")
-    judged = subjects(impl or registered(model.implementation))[0]
+    judged = judged_implementations(impl or registered(model.implementation))[0]
     try:
         with collecting():
             study_heads(judged, model, examples, reports / judged.name)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 if TYPE_CHECKING:
     from attest.boundary import JudgedImplementation
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 @click.option("--task", "-t", default="reverse", show_default=True, metavar="TASK",
               help="copy, reverse, sort or operations.")  # fmt: skip
 @click.option("--steps", default=1000, show_default=True, type=click.IntRange(1), metavar="N",
-              help="At most; it stops earlier when 97 % of held-out inputs come out right.")  # fmt: skip
+              help="Of other tasks, at most; it stops when 97 % of held-out inputs are right.")  # fmt: skip
 @click.option("--epochs", type=click.IntRange(1), metavar="N",
               help="Of the task operations, at most. [default: 40]")  # fmt: skip
 @click.option("--out", metavar="DIR", help="Where the checkpoint goes. [default: trained/IMPL-TASK]")
@@ -36,7 +37,7 @@ def command(
     accuracies, a confusion matrix and curves, and with exit code 1 below 95 % of the test questions.
     """
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # tiny tensors are slower on several threads
-    from attest.cli.flow import subjects
+    from attest.cli.flow import judged_implementations
     from attest.evidence import collecting
     from attest.outcomes import NotOffered, Violation
     from attest.trained import digits
@@ -46,8 +47,11 @@ def command(
         raise click.UsageError(f"task={task!r} is unknown; use one of {', '.join(TASKS)}")
     if epochs is not None and task != digits.NAME:
         raise click.UsageError(f"epochs={epochs} is for the task {digits.NAME}; use --steps for {task}")
-    judged = subjects(impl)[0]
+    if task == digits.NAME and ctx.get_parameter_source("steps") is ParameterSource.COMMANDLINE:
+        raise click.UsageError(f"steps={steps} is not for the task {digits.NAME}; use --epochs")
+    judged = judged_implementations(impl)[0]
     directory = Path(out or f"trained/{judged.name}-{task}")
+    check_directory(directory)
     try:
         with collecting():
             if task == digits.NAME:
@@ -64,6 +68,15 @@ def command(
                f"{100 * model.exact:.1f} % exact, {model.seconds:.0f} s")  # fmt: skip
     click.echo(f'{directory} written; next: attest generate --checkpoint {directory} "3 1 4 1 5"')
     ctx.exit(0 if model.step_below else 1)
+
+
+def check_directory(directory: Path) -> None:
+    """UsageError for one that cannot be written, before the training and not after it."""
+    existing = next(path for path in (directory, *directory.absolute().parents) if path.exists())
+    if not existing.is_dir():
+        raise click.UsageError(f"out={str(directory)!r} is not a directory; choose another")
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise click.UsageError(f"out={str(directory)!r} cannot be written; choose another")
 
 
 def _train_operations(judged: JudgedImplementation, epochs: int | None, directory: Path) -> bool:

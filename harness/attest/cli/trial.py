@@ -87,19 +87,19 @@ def _check(asked: Asked) -> None:
                 raise click.UsageError(f"{what}={id!r} is unknown; {nearest(id, known)}")
 
 
-def _chosen(everyone: list[Presented], names: tuple[str, ...], asked: Asked) -> list[Presented]:
+def _chosen(presented: list[Presented], names: tuple[str, ...], asked: Asked) -> list[Presented]:
     from attest.spelling import nearest
     from attest.trials.presented import steps
 
-    known = [who.name for who in everyone]
+    known = [one.name for one in presented]
     for name in names:
         if name not in known:
             raise click.UsageError(f"name={name!r} is not in the file; {nearest(name, known)}")
-    chosen = [who for who in everyone if not names or who.name in names]
-    for who in chosen:
-        if next(steps(who, asked), None) is None:
+    chosen = [one for one in presented if not names or one.name in names]
+    for one in chosen:
+        if next(steps(one, asked), None) is None:
             raise click.UsageError(
-                f"no criterion that was asked for concerns {who.name}; offer an operation, or ask for others"
+                f"no criterion that was asked for concerns {one.name}; offer an operation, or ask for others"
             )
     return chosen
 

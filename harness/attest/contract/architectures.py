@@ -153,3 +153,19 @@ ENCODER_DECODER = known(
         sublayers=3,
     )
 )
+
+DECODER_ONLY = known(
+    Architecture(
+        name="decoder_only",
+        operation="language_model",
+        prompt="ids",
+        written="ids",
+        stack="decoder",
+        depths=("num_decoder_layers",),
+        sublayers=2,
+        request="prompt",
+        trainer="language_model_trainer",
+        optimizer="language_model_optimizer",
+        generate="complete",
+    )
+)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from attest.contract.claims import ABILITIES, EVEN, OPERATIONS_KEY
@@ -11,8 +11,9 @@ from attest.contract.config import ANY, OPTIONS, RULES, Holds, Rule, default_of
 from attest.contract.operation import OPERATIONS
 
 
-def claims_at_fault(supports: Any, only: Any) -> Iterator[str]:
-    """Everything that is wrong with these two declarations."""
+def claims_at_fault(supports: Any, only: Any, families: Any = None) -> Iterator[str]:
+    """Everything that is wrong with these declarations."""
+    yield from _of_families(families)
     mappings = supports if isinstance(supports, list | tuple) else [] if supports is None else [supports]
     for mapping in mappings:
         yield from _of_supports(mapping)
@@ -24,13 +25,13 @@ def claims_at_fault(supports: Any, only: Any) -> Iterator[str]:
 
 def _of_supports(mapping: Any) -> Iterator[str]:
     if not isinstance(mapping, Mapping):
-        yield f"supports={_short(mapping)} is no mapping; write option -> values, or a list of such mappings"
+        yield f"supports={_short(mapping)} is not a mapping; write option -> values, or a list of mappings"
         return
     for name, given in mapping.items():
         if name == OPERATIONS_KEY:
             yield from _operations(given)
         elif name not in OPTIONS:
-            yield f"supports names {_short(name)}, which is no option; {_nearest(name, OPTIONS)}"
+            yield f"supports names {_short(name)}, which is not an option; {_nearest(name, OPTIONS)}"
         elif given != ANY:
             yield from _values(f"supports[{name!r}]", given, name, OPTIONS[name])
 
@@ -39,7 +40,7 @@ def _of_only(only: Any) -> Iterator[str]:
     if only is None:
         return
     if not isinstance(only, Mapping):
-        yield f"only={_short(only)} is no mapping; write option -> values"
+        yield f"only={_short(only)} is not a mapping; write option -> values"
         return
     sizes = [name for name, rule in RULES.items() if rule.holds is Holds.SIZE]
     for name, given in only.items():
@@ -48,14 +49,44 @@ def _of_only(only: Any) -> Iterator[str]:
                 yield f"only[{name!r}]={_short(given)} is unknown; write (False,) where there is none"
         elif name not in OPTIONS and name not in sizes:
             known = (*OPTIONS, *ABILITIES, *sizes)
-            yield f"only names {_short(name)}, which is no option and no size; {_nearest(name, known)}"
+            yield f"only names {_short(name)}, which is not an option and no size; {_nearest(name, known)}"
         elif given != EVEN or name not in sizes:
             yield from _values(f"only[{name!r}]", given, name, RULES[name])
 
 
+def _of_families(given: Any) -> Iterator[str]:
+    if given is None:
+        return
+    if not isinstance(given, Mapping | list | tuple):
+        yield f'families={_short(given)} is no list of families; write for example ("llama",)'
+        return
+    from attest.families import families  # it is made of configs and stands on this package
+
+    for name in given:
+        if name not in families():
+            yield f"families names {_short(name)}, which is no family; {_nearest(name, families())}"
+        elif isinstance(given, Mapping):
+            yield from _narrower(name, given[name], families()[name].values)
+
+
+def _narrower(name: str, given: Any, values: Callable[[str], Any]) -> Iterator[str]:
+    if not isinstance(given, Mapping):
+        yield f"families[{name!r}]={_short(given)} is no mapping; write option -> values"
+        return
+    for option, chosen in given.items():
+        if option not in OPTIONS:
+            yield f"families[{name!r}] names {_short(option)}, no option; {_nearest(option, OPTIONS)}"
+            continue
+        yield from _values(f"families[{name!r}][{option!r}]", chosen, option, OPTIONS[option])
+        allowed = values(option)
+        for value in chosen if isinstance(chosen, list | tuple) and allowed != ANY else ():
+            if value not in allowed:
+                yield f"families[{name!r}][{option!r}] has {_short(value)}; the family has {allowed}"
+
+
 def _operations(given: Any) -> Iterator[str]:
     if not isinstance(given, list | tuple) or not given:
-        yield f"supports['operations']={_short(given)} is no list of operations; name some, or leave it out"
+        yield f"supports['operations']={_short(given)} is not a list of operations; name some or leave it out"
         return
     for name in given:
         if name not in OPERATIONS:
@@ -65,7 +96,7 @@ def _operations(given: Any) -> Iterator[str]:
 def _values(where: str, given: Any, name: str, rule: Rule) -> Iterator[str]:
     if not isinstance(given, list | tuple) or not given:
         example = f"({_example(name, rule)!r},)"
-        yield f"{where}={_short(given)} is no list of values; write for example {example}"
+        yield f"{where}={_short(given)} is not a list of values; write for example {example}"
         return
     for value in given:
         if not _fits(value, name, rule):

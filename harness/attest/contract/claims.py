@@ -2,6 +2,8 @@
 
     supports = {"positions": ("rotary",), "num_kv_heads": "any"}    adds values to the model of 2017
     only = {"norm": ("pre",)}                                      takes values away from it
+    families = ("llama",)                                          replaces it: all that a port of Llama says
+    families = {"llama": {"tie": (False,)}}                        the same, without tied embeddings
 
 A *space* is a product: each option has some values, or any. What is claimed is a union of spaces. A builder
 is never called with a config outside of it; inside it NotImplementedError is a failure. An implementation
@@ -97,7 +99,7 @@ class Space:
     def promises(self, operation: str, config: Config) -> bool:
         """Whether the implementation named one of these options, and the others are named or the default.
 
-        A config of defaults alone is no promise: who lacks an operation may have a builder that only says so.
+        A config of defaults alone promises nothing: a builder may exist only to raise NotImplementedError.
         """
         values = {n: getattr(config, n) for n in _read(self.options, operation) if n in OPTIONS}
         named = [n for n, value in values.items() if self.options[n].names(value)]
@@ -114,6 +116,7 @@ class Claims:
     declared: bool = False
     supports: Any = None  # as declared
     only: Mapping[str, Any] = field(default_factory=dict)  # as declared
+    families: tuple[str, ...] = ()
     padding: tuple[str, ...] = PADDING
     backends: tuple[str, ...] = ()
     computes: Mapping[str, str] = field(default_factory=dict)
@@ -129,9 +132,9 @@ class Claims:
         return f"{operation} with {told} is not claimed" if fewest else ""
 
     def refusal_asked(self, operation: str, config: Config) -> str:
-        """The same for a config that must be refused: a value that nobody can have is not held against it.
+        """The same for a config that must be refused: a value that no implementation can have is put aside.
 
-        It is where the option is claimed in no other value than its default: then no builder reads it.
+        It is kept where the option is claimed with its default alone, since then no builder reads the option.
         """
         known = {n: default_of(n) for n in _read(OPTIONS, operation) if self._impossible(n, config)}
         return self.outside(operation, config.but(**known))
@@ -186,7 +189,8 @@ class Claims:
     def sentence(self) -> str:
         """What is declared, for a report; empty where nothing is."""
         mappings = [self.supports or {}] if isinstance(self.supports or {}, Mapping) else self.supports
-        told = [_told(n, given) for mapping in mappings for n, given in mapping.items()]
+        told = [_told("family", self.families)] if self.families else []
+        told += [_told(n, given) for mapping in mappings for n, given in mapping.items()]
         told += [_told(f"only {n}", given) for n, given in self.only.items()]
         told += [_told("padding", self.padding)] if self.padding != PADDING else []
         told += [_told("backends", self.backends)] if self.backends else []
@@ -208,13 +212,17 @@ EVERYTHING: Mapping[str, Any] = {
 def claims_of(implementation: Any) -> Claims:
     """What the implementation declares. Its declarations were checked by `attest.declared`."""
     supports, only = getattr(implementation, "supports", None), getattr(implementation, "only", None)
-    declared = supports is not None or bool(only)
+    named = getattr(implementation, "families", None) or ()
+    declared = supports is not None or bool(only) or bool(named)
     base = baseline if declared else undeclared
     taken = {name: narrowed(name, given) for name, given in (only or {}).items() if name in RULES}
     mappings = [supports or {}] if isinstance(supports or {}, Mapping) else [{}, *supports]  # type: ignore[misc]
-    spaces = tuple(_space(mapping, base, taken) for mapping in mappings)
+    spaces = [_space(mapping, base, taken) for mapping in mappings] if supports or not named else []
+    narrower = named if isinstance(named, Mapping) else {name: {} for name in named}
+    spaces += [_family_space(name, given, taken) for name, given in narrower.items()]
     return Claims(
-        spaces=spaces,
+        spaces=tuple(spaces),
+        families=tuple(narrower),
         declared=declared,
         supports=supports,
         only=dict(only or {}),
@@ -229,6 +237,22 @@ def _space(mapping: Mapping[str, Any], base: Any, taken: Mapping[str, Values]) -
     own = {n: added(n, OPTIONS[n], v) for n, v in mapping.items() if n != OPERATIONS_KEY}
     options = {n: base(n, rule) for n, rule in OPTIONS.items()}
     return Space({**options, **own, **taken}, frozenset(mapping.get(OPERATIONS_KEY, ())))
+
+
+def _family_space(name: str, narrower: Mapping[str, Any], taken: Mapping[str, Values]) -> Space:
+    from attest.families import family_named  # it is made of configs and stands on this package
+
+    family = family_named(name)
+    options = {}
+    for option, rule in OPTIONS.items():
+        given = narrower.get(option, family.values(option))
+        known = (default_of(option), *rule.known)
+        options[option] = (
+            Values(_distinct(known), whole=True, named=(ANY,))
+            if given == ANY
+            else Values(tuple(given), named=tuple(given))
+        )
+    return Space({**options, **taken}, frozenset(family.operations), name)
 
 
 def _told(name: str, given: Any) -> str:

@@ -6,7 +6,7 @@ claims (`attest.contract.claims`) read it. `readers` in `attest.contract.operati
 read a field.
 
 An *option* is a field that chooses a kind of model, not a size or an id. Its default is the model of 2017; an
-implementation claims other values by `supports`. The options that M1 to M6 ask of everyone name those values
+implementation claims other values by `supports`. The options that M1 to M6 always ask for name those values
 in `asked`; an option that is older than claims is also `tried`, see `Rule`.
 """
 
@@ -28,6 +28,7 @@ class Holds(Enum):
     ID = "int: a token of a vocabulary"
     SHARE = "float: at least 0 and below 1"
     LIMIT = "float: above 0"
+    PART = "float: above 0 and at most 1"
     NUMBER = "float"
     FLAG = "bool"
     CHOICE = "str: one of a few words"
@@ -72,19 +73,24 @@ def size(default: int | None, **rule: Any) -> Any:
     return _field(default, Holds.SIZE, "sizes", optional=default is None, **rule)
 
 
+def number(default: float | None, holds: Holds, **rule: Any) -> Any:
+    """A number that chooses a kind of model."""
+    return _field(default, holds, "options", option=True, optional=default is None, **rule)
+
+
 def choice(default: str, *others: str, topic: str = "options", **rule: Any) -> Any:
     """A word out of a few."""
     return _field(default, Holds.CHOICE, topic, choices=(default, *others), **rule)
 
 
-def flag(default: bool, **rule: Any) -> Any:
+def flag(default: bool | None, **rule: Any) -> Any:
     """True or false."""
-    return _field(default, Holds.FLAG, "options", option=True, **rule)
+    return _field(default, Holds.FLAG, "options", option=True, optional=default is None, **rule)
 
 
-def token(default: int, *vocabularies: str) -> Any:
+def token(default: int, *vocabularies: str, **rule: Any) -> Any:
     """A special token."""
-    return _field(default, Holds.ID, "ids", vocabularies=vocabularies)
+    return _field(default, Holds.ID, "ids", vocabularies=vocabularies, **rule)
 
 
 def training(default: Any, holds: Holds, **rule: Any) -> Any:
@@ -115,9 +121,44 @@ class Config:
     bias: bool = flag(True, asked=(False,), tried=True)  # of every linear map; the norms keep theirs
     scale_embeddings: bool = flag(True, asked=(False,), tried=True)
     tie: bool = flag(False, asked=(True,), tried=True)  # projection.weight is target_embedding.weight
-    pad_id: int = token(0, "source_vocab", "target_vocab")
+    norm_kind: str = choice("layer", "rms", option=True)
+    parallel: bool = flag(False)  # attention and feed-forward read the same x: x + f(norm0 x) + g(norm1 x)
+    # Positions. learned: a table of max_len rows; rotary: queries and keys are turned; alibi and relative: a
+    # bias on the scores; sinusoidal and learned end at max_len, the others go on.
+    positions: str = choice(
+        "sinusoidal", "learned", "rotary", "alibi", "relative", "none", option=True, topic="options"
+    )
+    rotary_base: float = number(10000.0, Holds.LIMIT, samples=(10000.0, 500000.0, 100.0))
+    rotary_pairing: str = choice("halves", "interleaved", option=True)  # (i, i + d/2) or (2i, 2i + 1)
+    rotary_fraction: float = number(1.0, Holds.PART, samples=(1.0, 0.5))  # the leading part of a head
+    relative_buckets: int = size(32, option=True, samples=(32, 8, 16))
+    relative_distance: int = size(128, option=True, samples=(128, 20, 64))
+    # Heads. H query heads share G key heads of width d; query head h reads key head h // (H / G).
+    #
+    #   G = 4: multi-head     G = 2: grouped     G = 1: multi-query
+    #   q0 q1 q2 q3           q0 q1 q2 q3        q0 q1 q2 q3
+    #   |  |  |  |            |__|  |__|         |__|__|__|
+    #   k0 k1 k2 k3           k0    k1           k0
+    num_kv_heads: int | None = size(None, divides="num_heads", option=True, samples=(1, 2, 3))
+    head_width: int | None = size(None, option=True, samples=(4, 6))  # None: d_model / num_heads
+    window: int | None = size(None, option=True, samples=(1, 2, 3, 5))  # a query sees itself and w - 1 before
+    attention_scale: float | None = number(None, Holds.LIMIT, samples=(1.0, 0.3))  # None: 1 / sqrt(d)
+    chunk: int = size(64)  # chunked attention reads so many keys at a time
+    block: int = size(64)  # block-sparse attention: positions that one entry of `blocks` stands for
+    qk_norm: bool = flag(False)  # RMSNorm of each query and key head, before it is turned
+    qkv_bias: bool | None = flag(None)  # None: as bias says
+    head_bias: bool | None = flag(None)  # of the last projection; None: as bias says
+    embedding_norm: bool = flag(False)  # a norm behind the sum of tokens and positions
+    share_embeddings: bool = flag(False)  # source and target have one table, embedding.weight
+    projection_scale: float = number(1.0, Holds.LIMIT, samples=(1.0, 0.25))  # of what the projection reads
+    segments: int = number(0, Holds.COUNT, samples=(0, 2))  # kinds of segments that are embedded
+    pooling: str = choice("mean", "first", "last", option=True)
+    num_classes: int = size(2)
+    # None is allowed where nothing is padding; those who pad read a whole number.
+    pad_id: int = token(0, "source_vocab", "target_vocab", optional=True)
     bos_id: int = token(1, "target_vocab")
     eos_id: int = token(2, "target_vocab")
+    mask_id: int = token(3, "source_vocab")
     label_smoothing: float = training(0.0, Holds.SHARE)
     schedule: str = choice("inverse_sqrt", "cosine", topic="training")
     warmup: int = training(4000, Holds.COUNT)
@@ -139,6 +180,21 @@ class Config:
     def inner_width(self) -> int:
         """Width of the feed-forward layer: d_ff, or four times d_model when it is None."""
         return 4 * self.d_model if self.d_ff is None else self.d_ff
+
+    @property
+    def kv_heads(self) -> int:
+        """G: the number of key and value heads; num_heads when num_kv_heads is None."""
+        return self.num_heads if self.num_kv_heads is None else self.num_kv_heads
+
+    @property
+    def d_head(self) -> int:
+        """d: the width of a head; d_model / num_heads when head_width is None."""
+        return self.d_model // self.num_heads if self.head_width is None else self.head_width
+
+    @property
+    def ends_at_max_len(self) -> bool:
+        """Whether its positions are a table of max_len rows; other kinds go on for ever."""
+        return self.positions in ("sinusoidal", "learned")
 
     def but(self, **changes: Any) -> Config:
         """A copy with some fields changed."""

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 class Feature:
     """Claimed where the option has the value, or one beside its default if `value` is ANY.
 
-    Who offers the operation of a feature claims it too. A feature that is `asked` is older than claims: it is
-    asked of implementations that declare nothing, as it was before.
+    An implementation that offers the operation of a feature claims it too. A feature that is `asked` is older
+    than claims: it is asked of implementations that declare nothing, as it was before.
     """
 
     says: str  # what a report calls it
@@ -70,6 +70,9 @@ FEATURES: Mapping[str, Feature] = {
     "head_width": Feature("heads of a width of their own", "head_width"),
     "window": Feature("windowed attention", "window"),
     "qk_norm": Feature("norms of queries and keys", "qk_norm"),
+    "chunked": Feature("attention in blocks of keys", operation="chunked_attention"),
+    "linear": Feature("linear attention", operation="linear_attention"),
+    "block_sparse": Feature("block-sparse attention", operation="block_sparse_attention"),
     "scaled": Feature("a scale of attention of its own", "attention_scale"),
     "rms": Feature("RMSNorm", "norm_kind", "rms", "rms_norm", asked=True),
     "gated": Feature("a gated feed-forward network", "gated", True, asked=True),
@@ -78,6 +81,9 @@ FEATURES: Mapping[str, Feature] = {
     "pre_norm": Feature("norms before the sublayers", "norm", "pre", asked=True),
     "post_norm": Feature("norms after the sublayers", "norm", "post", asked=True),
     "tied": Feature("tied embeddings", "tie", True, asked=True),
+    "language_model": Feature("decoder-only language models", operation="language_model"),
+    "language_model_training": Feature("trained language models", operation="language_model_trainer"),
+    "completion": Feature("prompts that are completed", operation="complete"),
     "left_padding": Padding("padding on the left", value="left"),
     "cache": Ability("decoding with a cache", "cache"),
     "reorder": Ability("reordered caches", "reorder"),

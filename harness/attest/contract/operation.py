@@ -52,6 +52,7 @@ class Port:
     optional: bool = False
     below: str = ""
     some: bool = False  # its length (the axis before the width, or the last of ids) is at least 1
+    per: str = ""  # of a mask: the config field with the number of positions that one entry stands for
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -109,7 +110,7 @@ class Operation:
     reads: frozenset[str] = frozenset()
     sizes: Mapping[str, str] = field(default_factory=lambda: {"D": "d_model"})
     parameters: Callable[[Config], Shapes] = field(default=no_parameters, compare=False)
-    tables: frozenset[str] = frozenset()  # the parameters that are embedding tables
+    tables: frozenset[str] = frozenset()  # parameters with a row for each token
     methods: Mapping[str, Method] = field(default_factory=dict)
     streams: tuple[str, ...] = ()
     formula: Callable[..., Mapping[str, Any]] | None = field(default=None, compare=False)

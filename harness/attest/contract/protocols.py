@@ -86,6 +86,27 @@ class Transformer(Component, Protocol):
         """The state whose row i is the old row rows[i]; rows may repeat, drop and grow."""
 
 
+class LanguageModel(Component, Protocol):
+    """Decoder only: logits of what follows each token.
+
+    A token's position is the number of real tokens before it; pad_id is hidden wherever it stands, and logits
+    under padding are unspecified. The decoding methods are optional; a state is opaque, and used up by each
+    of them. A prompt is a step of several tokens.
+    """
+
+    def start(self, rows: int) -> Any:
+        """The state of so many rows without a token."""
+
+    def step(self, state: Any, tokens: Array) -> tuple[Array, Any]:
+        """Append tokens (B, n), n >= 1; logits (B, n, V) and the new state."""
+
+    def reorder(self, state: Any, rows: Array) -> Any:
+        """The state whose row i is the old row rows[i]; rows may repeat, drop and grow."""
+
+    def rewind(self, state: Any, count: int) -> Any:
+        """Optional. The state without the last `count` tokens of every row, as speculative decoding needs."""
+
+
 class Optimizer(Protocol):
     """`optimizer` is Adam with beta 0.9, 0.98, epsilon 1e-9, no weight decay. The others read the config.
 

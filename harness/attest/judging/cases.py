@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from attest.boundary import JudgedComponent, JudgedImplementation
 from attest.contract import OPERATIONS, Array, Arrays, Config, Kind, Operation, float_dtype
+from attest.contract.config import OPTIONS
 from attest.judging.options import first_offered, fitting, read_options, written_options
 from attest.judging.regimes import LENGTH, large_sizes
 from attest.outcomes import Expected, NotClaimed
@@ -255,7 +256,7 @@ class OperationCase(Case):
 
     def unloaded(self, impl: JudgedImplementation) -> JudgedComponent:
         """A component that nothing was loaded into yet."""
-        config = impl.placed(self.config)
+        config = impl.with_run_options(self.config)
         return JudgedComponent(self.operation, impl.construct(self.operation, config), config, impl)
 
     @cached_property
@@ -302,13 +303,21 @@ class OperationCase(Case):
 
 
 def _has_rows(record: Operation, name: str, x: Array, full: int) -> bool:
-    """Whether the first axis is the batch; a mask may leave that axis out."""
-    return record.takes[name].kind is not Kind.MASK or x.ndim >= min(full, 3)
+    """Whether the first axis is the batch; a mask may leave that axis out, or never have it."""
+    port = record.takes[name]
+    if port.kind is not Kind.MASK:
+        return True
+    return port.words[0] in ("B", "...") and x.ndim >= min(full, 3)
 
 
 def seeds() -> st.SearchStrategy[int]:
     """Seeds of arrays; small ones first when shrinking."""
     return st.integers(0, 2**16 - 1)
+
+
+def options_of(operation: str) -> tuple[str, ...]:
+    """Every option that an operation reads."""
+    return tuple(name for name in OPTIONS if name in OPERATIONS[operation].reads)
 
 
 def picks() -> st.SearchStrategy[int]:

@@ -22,6 +22,10 @@ def misfits(record: Operation, config: Config, inputs: Inputs) -> Iterator[tuple
     for name, x in inputs.items():
         for what, wrong in _wrong_arrays(record, config, name, x):
             yield what, {**inputs, name: wrong}
+        port = record.takes[name]
+        if port.kind in STREAMS and "B" in port.words and len(x) > 1 and _streams(record, inputs) > 1:
+            more = np.concatenate([x, x[:1]])
+            yield f"{name} with a batch of {len(more)}, others of {len(x)}", {**inputs, name: more}
 
 
 def _wrong_arrays(record: Operation, config: Config, name: str, x: Any) -> Iterator[tuple[str, Array]]:
@@ -33,8 +37,6 @@ def _wrong_arrays(record: Operation, config: Config, name: str, x: Any) -> Itera
     if port.kind is Kind.MASK:
         more = np.concatenate([x, x[..., -1:]], axis=-1)
         yield f"{name} for {more.shape[-1]} keys out of {x.shape[-1]}", more
-    if port.kind in STREAMS and "B" in port.words and len(x) > 1 and _streams(record) > 1:
-        yield f"{name} with a batch of {len(x) + 1}, others of {len(x)}", np.concatenate([x, x[:1]])
 
 
 def _wrong_widths(name: str, x: Array) -> Iterator[tuple[str, Array]]:
@@ -53,9 +55,10 @@ def _unknown_ids(name: str, x: Array, size: int) -> Iterator[tuple[str, Array]]:
         yield f"{name} with id {id} in a vocabulary of {size}", wrong
 
 
-def _streams(record: Operation) -> int:
-    """Inputs that have a batch and must agree about it."""
-    return sum(port.kind in STREAMS and "B" in port.words for port in record.takes.values())
+def _streams(record: Operation, inputs: Inputs) -> int:
+    """Inputs that are given, have a batch and must agree about it."""
+    given = [record.takes[name] for name in inputs]
+    return sum(port.kind in STREAMS and "B" in port.words for port in given)
 
 
 def other_ranks(record: Operation, inputs: Inputs) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:

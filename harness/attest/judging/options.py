@@ -32,12 +32,17 @@ def read_options(word: str) -> dict[str, Any]:
 
 
 def fitting(options: Mapping[str, Any], config: Config) -> dict[str, Any]:
-    """The options with numbers that must divide a field of the config made to: the largest that does."""
+    """The options with numbers that must divide a field of the config made to: the largest that does.
+
+    Of a head that has no even part of this size to turn, the whole is turned.
+    """
     made = dict(options)
     for name, value in options.items():
         whole = getattr(config, RULES[name].divides) if RULES[name].divides else 0
         if whole and value is not None:
             made[name] = next(n for n in range(min(value, whole), 0, -1) if whole % n == 0)
+    if "rotary_fraction" in made and (made["rotary_fraction"] * config.but(**made).d_head) % 2:
+        made["rotary_fraction"] = 1.0
     return made
 
 

@@ -25,7 +25,7 @@ def decides(level: str, verdict: str) -> bool:
 def milestone_verdict(records: Iterable[Record]) -> str:
     """The verdict of one milestone from the records of its criteria. Those not claimed do not count.
 
-    Where no must is claimed nothing conforms: nobody passes by claiming nothing.
+    Where no must is claimed nothing conforms: an implementation cannot pass by claiming nothing.
     """
     records = list(records)
     if all(r.verdict == NOT_OFFERED for r in records):

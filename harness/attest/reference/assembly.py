@@ -17,8 +17,14 @@ import numpy as np
 from attest.contract import Config
 from attest.reference.decoding.cache import Cache
 from attest.reference.decoding.sampling import Ranking, Sampling
+from attest.reference.decoding.text_cache import TextCache
+from attest.reference.models.decoder_only import DecoderOnly
 from attest.reference.models.encoder_decoder import EncoderDecoder
+from attest.reference.models.encoder_only import EncoderOnly
 from attest.reference.parts.attention import Attention
+from attest.reference.parts.block_sparse import BlockSparse
+from attest.reference.parts.chunked import AllAtOnce, Chunked
+from attest.reference.parts.data import Data
 from attest.reference.parts.dropout import Dropout
 from attest.reference.parts.embedding import Embedding, Logits
 from attest.reference.parts.feed_forward import ACTIVATIONS, Activation, FeedForward
@@ -26,11 +32,13 @@ from attest.reference.parts.heads import HeadByHead, MultiHead
 from attest.reference.parts.initialisation import Initialisation
 from attest.reference.parts.layers import Layers
 from attest.reference.parts.linear import Linear, Projections
+from attest.reference.parts.linear_attention import LinearAttention
 from attest.reference.parts.masks import Masks
 from attest.reference.parts.norms import LayerNorm, Residual, RMSNorm
 from attest.reference.parts.part import Part
-from attest.reference.parts.positions import Sinusoids
+from attest.reference.parts.positions import Positions
 from attest.reference.parts.probabilities import CrossEntropy, Softmax
+from attest.reference.parts.relative_positions import POSITIONS, Alibi, Relative, Rotary
 from attest.reference.training.loss import Loss, Shift
 from attest.reference.training.optimisation import Adam, Clipping, Schedule
 from attest.reference.training.updates import AdamW, Momentum, PlainAdam, Sgd
@@ -60,27 +68,37 @@ SLOTS: Mapping[str, Slot] = {
     "masks": _only(Masks),
     "attention": _only(Attention),
     "heads": _only(MultiHead),
-    "positions": _only(Sinusoids),
+    "chunked": _only(Chunked),
+    "linear_attention": _only(LinearAttention),
+    "block_sparse": _only(BlockSparse),
+    "positions": Slot(POSITIONS, field="positions"),
+    "rotary": _only(Rotary),
+    "alibi": _only(Alibi),
+    "relative": _only(Relative),
     "embedding": _only(Embedding),
     "logits": _only(Logits),
-    "norm": _only(LayerNorm),
+    "norm": Slot({"layer": LayerNorm, "rms": RMSNorm}, field="norm_kind"),
     "rms_norm": _only(RMSNorm),
     "activation": Slot(ACTIVATIONS, field="activation"),
     "feed_forward": _only(FeedForward),
     "residual": _only(Residual),
     "layers": _only(Layers),
     "model": _only(EncoderDecoder),
+    "language_model": _only(DecoderOnly),
+    "encoder_only": _only(EncoderOnly),
     "shift": _only(Shift),
     "loss": _only(Loss),
     "schedule": _only(Schedule),
     "clipping": _only(Clipping),
     "adam": _only(Adam),
     "cache": _only(Cache),
+    "text_cache": _only(TextCache),
     "sampling": _only(Sampling),
     "ranking": _only(Ranking),
     "softmax": _only(Softmax),
     "cross_entropy": _only(CrossEntropy),
     "initialisation": _only(Initialisation),
+    "data": _only(Data),
     "sgd": _only(Sgd),
     "momentum": _only(Momentum),
     "plain_adam": _only(PlainAdam),
@@ -97,27 +115,37 @@ class Parts:
     masks: Masks
     attention: Attention
     heads: MultiHead
-    positions: Sinusoids
+    chunked: Chunked
+    linear_attention: LinearAttention
+    block_sparse: BlockSparse
+    positions: Positions
+    rotary: Rotary
+    alibi: Alibi
+    relative: Relative
     embedding: Embedding
     logits: Logits
-    norm: LayerNorm
+    norm: LayerNorm | RMSNorm
     rms_norm: RMSNorm
     activation: Activation
     feed_forward: FeedForward
     residual: Residual
     layers: Layers
     model: EncoderDecoder
+    language_model: DecoderOnly
+    encoder_only: EncoderOnly
     shift: Shift
     loss: Loss
     schedule: Schedule
     clipping: Clipping
     adam: Adam
     cache: Cache
+    text_cache: TextCache
     sampling: Sampling
     ranking: Ranking
     softmax: Softmax
     cross_entropy: CrossEntropy
     initialisation: Initialisation
+    data: Data
     sgd: Sgd
     momentum: Momentum
     plain_adam: PlainAdam
@@ -145,5 +173,5 @@ def replaced_by(piece: type[Part]) -> type[Part]:
 
 
 def oracle_parts(config: Config, *pieces: type[Part]) -> Parts:
-    """What the oracle computes with: the same, with heads as a plain loop."""
-    return Parts(config, HeadByHead, *pieces)
+    """What the oracle computes with: the same, with heads as a plain loop and the softmax all at once."""
+    return Parts(config, HeadByHead, AllAtOnce, *pieces)

@@ -99,7 +99,7 @@ class ReferenceComponent(InputRules, ConfigRules):
     def buffers(self) -> dict[str, Array]:
         if "max_len" not in self.reads:
             return {}
-        return {"positions": self.parts.positions.buffer().astype(self.dtype)}
+        return {name: table.astype(self.dtype) for name, table in self.parts.positions.buffers().items()}
 
     @property
     def training(self) -> bool:

@@ -25,7 +25,7 @@ def _initial(
 ) -> Array:
     if name in operation_of(operation).tables:
         table = rng.normal(0.0, 1.0 / math.sqrt(config.d_model), shape)
-        if config.pad_id < shape[0]:
+        if config.pad_id is not None and config.pad_id < shape[0]:
             table[config.pad_id] = 0.0
         return table
     if len(shape) == 1:

@@ -191,6 +191,38 @@ def log_softmax(a: Var) -> Var:
     return node(value, (a,), lambda g: (g - p * g.sum(axis=-1, keepdims=True),), variance)
 
 
+def log_sum_exp(a: Var, allowed: Array | None = None) -> Var:
+    """log(sum(exp(x))) over the last axis, of what is allowed; minus infinity where nothing is."""
+    x = a.value if allowed is None else np.where(allowed, a.value, -np.inf)
+    top = x.max(axis=-1, keepdims=True)
+    top = np.where(top == -np.inf, 0.0, top)
+    raised = np.exp(x - top)
+    summed = raised.sum(axis=-1, keepdims=True)
+    value = (top + np.log(summed))[..., 0]
+    p = rounded(raised / np.where(summed == 0, 1.0, summed))
+
+    def backward(g: Array) -> tuple[Array]:
+        seen = np.where(summed == 0, 0.0, g[..., None])
+        return (unbroadcast(p * seen, a.shape),)
+
+    return node(value, (a,), backward, _log_sum_exp_variance(a, x, top, p))
+
+
+def _log_sum_exp_variance(a: Var, x: Array, top: Array, p: Array) -> Array | None:
+    if not a.eps:
+        return None
+    # The differences x - top are rounded as in softmax. A score that rises by FACTOR deviations e raises the
+    # result by log(1 + p (exp(FACTOR e) - 1)), which is FACTOR p e while that is small; 500 keeps exp finite.
+    error = np.sqrt(variance_of(a)) + a.eps * (np.abs(x) + np.abs(top))
+    error = np.where(np.isfinite(x), error, 0.0)
+    moved = np.log1p(p * np.expm1(np.minimum(FACTOR * error, 500.0))) / FACTOR
+    # The sum: 2 eps for exp, sqrt(n) for n additions; the logarithm 2 more; then it is added to the largest.
+    value = np.where(p.sum(axis=-1) > 0, top[..., 0] + np.log(np.exp(x - top).sum(axis=-1)), 0.0)
+    own = a.eps * (4 + math.sqrt(p.shape[-1]) + np.abs(value))
+    variance: Array = (moved * moved).sum(axis=-1) + own * own
+    return variance
+
+
 def relu(a: Var) -> Var:
     positive = a.value > 0
     variance = None
@@ -205,6 +237,12 @@ def elementwise(a: Var, value: Array, slope: Array) -> Var:
     """Any function applied element by element, given its values and its derivative at `a`."""
     variance = variance_of(a) * slope * slope + (a.eps * value) ** 2 if a.eps else None
     return node(value, (a,), lambda g: (g * slope,), variance)
+
+
+def exp(a: Var) -> Var:
+    """Elementwise; minus infinity gives 0."""
+    value = np.exp(a.value)
+    return elementwise(a, value, value)
 
 
 def erf(x: Array) -> Array:

@@ -12,6 +12,7 @@ from attest.contract import Arrays, Config, Gradients, operation_of
 from attest.outcomes import Expected
 from attest.reference.assembly import Parts, oracle_parts
 from attest.reference.initial import random_parameters
+from attest.reference.memory import remembered
 from attest.reference.operations import run
 from attest.reference.scope import Scope
 from attest.reference.tape import Array, Var, bound, gradients, in_precision, leaf, rounding
@@ -40,6 +41,7 @@ GRADIENT_FACTOR = 1024.0
 NOISE_FACTOR = 64.0
 
 
+@remembered
 def expected(operation: str, config: Config, parameters: Arrays, inputs: Arrays) -> dict[str, Expected]:
     """The named outputs in evaluation mode, with bounds for the config's dtype.
 
@@ -86,6 +88,7 @@ def _run(
     return run(_parts(config), operation, p, taped), p, taped
 
 
+@remembered
 def bounded_gradients(
     operation: str, config: Config, parameters: Arrays, inputs: Arrays, cotangents: Arrays
 ) -> dict[str, Expected]:

@@ -190,9 +190,11 @@ def bound(var: Var, *, peaked: bool = False) -> Array:
 
     The deviation of a row is the root mean square of its entries. Of a `peaked` row it is the largest: in a
     narrow dtype rounding can exchange the two largest of S attention weights, an error of nearly 1 in two
-    entries, whose root mean square over the row is only sqrt(2 / S).
+    entries, whose root mean square over the row is only sqrt(2 / S). An infinite entry is exact, and does
+    not widen the bound of its neighbours.
     """
     value = np.atleast_1d(var.value)
+    value = np.where(np.isinf(value), 0.0, value)
     variance = np.zeros_like(value) if var.variance is None else np.atleast_1d(var.variance)
     spread = np.sqrt((variance.max if peaked else variance.mean)(axis=-1, keepdims=True))
     size = np.abs(value).max(axis=-1, keepdims=True, initial=0.0)

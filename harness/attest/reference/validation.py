@@ -32,6 +32,8 @@ class ConfigRules:
         self.check_inner_width()
         self.check_dropout()
         self.check_choices()
+        self.check_options()
+        self.check_rotated_width()
         self.check_special_ids()
         self.check_training()
 
@@ -50,13 +52,19 @@ class ConfigRules:
 
     def check_heads(self) -> None:
         for name, rule in self.fields(Holds.SIZE):
-            if rule.divides:
-                heads, width = getattr(self.config, name), getattr(self.config, rule.divides)
+            heads = getattr(self.config, name)
+            if rule.divides and heads is not None:
+                width = getattr(self.config, rule.divides)
                 check_size(name, heads)
-                if width % heads:
+                if width % heads and not self.has_own_width(rule):
                     raise ValueError(
                         f"{name}={heads} does not divide {rule.divides}={width}; choose a divisor of {width}"
                     )
+
+    def has_own_width(self, rule: Rule) -> bool:
+        """Whether heads need not divide the width: theirs is given."""
+        own = "head_width" in self.reads and self.config.head_width is not None
+        return own and rule.divides == "d_model"
 
     def check_inner_width(self) -> None:
         for name, rule in self.fields(Holds.SIZE):
@@ -71,13 +79,28 @@ class ConfigRules:
         for name, rule in self.fields(Holds.CHOICE):
             check_choice(name, getattr(self.config, name), rule)
 
+    def check_options(self) -> None:
+        if "num_classes" in self.reads and self.config.num_classes < 2:
+            raise ValueError(f"num_classes={self.config.num_classes} must be at least 2; give more classes")
+        for name, rule in self.fields(Holds.PART, Holds.LIMIT):
+            if (value := getattr(self.config, name)) is not None:
+                check_number(name, value, rule)
+
+    def check_rotated_width(self) -> None:
+        """Of heads whose width the config knows; `rotary` by itself sees it when it is called."""
+        if {"positions", "num_heads"} <= self.reads and self.config.positions == "rotary":
+            rotated_width(self.config.d_head, self.config.rotary_fraction)
+
     def check_special_ids(self) -> None:
         """A component that reads only pad_id takes one outside its vocabulary: then nothing is padding."""
         special = self.fields(Holds.ID)
         if len(special) < 2:
             return
         values = {name: getattr(self.config, name) for name, _ in special}
+        values = {name: value for name, value in values.items() if value is not None}
         for name, rule in special:
+            if name not in values:
+                continue
             check_id(name, values[name], min(getattr(self.config, size) for size in rule.vocabularies))
         if len(set(values.values())) < len(values):
             named = ", ".join(f"{name}={value}" for name, value in values.items())
@@ -106,8 +129,10 @@ class InputRules:
             self.check_port(name, port, x)
         sizes = self.check_agreement(arrays)
         for name, (port, x) in given.items():
-            if port.kind is Kind.IDS:
+            if port.kind is Kind.IDS and port.below:
                 self.check_ids(name, x, sizes.get(port.below) or getattr(self.config, port.below))
+            if port.kind is Kind.IDS and not port.below:
+                self.check_positions(name, x)
             if port.kind is Kind.MASK:
                 self.check_mask(name, x, port, sizes)
 
@@ -157,12 +182,24 @@ class InputRules:
         if batch == ["..."]:
             self.check_broadcast(name, mask, (*sizes["..."], sizes[rows], sizes[keys]))
             return
-        B, T, S = sizes["B"], sizes[rows], sizes[keys]
+        B, T, S = sizes[batch[0]], sizes.get(rows, 1), sizes[keys]
+        if port.per:
+            self.check_blocks(name, mask, (B, T, S), getattr(self.config, port.per))
+            return
         fits = mask.ndim == 3 and mask.shape[0] in (1, B) and mask.shape[1] in (1, T) and mask.shape[2] == S
         if mask.shape != (T, S) and not fits:
             raise ValueError(
                 f"{name}={mask.shape} must be ({T}, {S}) or ({B} or 1, {T} or 1, {S}); "
                 "add the missing axes with length 1"
+            )
+
+    def check_blocks(self, name: str, blocks: Array, sizes: tuple[int, int, int], per: int) -> None:
+        """(H or 1, blocks of queries, blocks of keys); the last block of a length may be short."""
+        H, rows, keys = sizes[0], -(-sizes[1] // per), -(-sizes[2] // per)
+        if blocks.ndim != 3 or blocks.shape[0] not in (1, H) or blocks.shape[1:] != (rows, keys):
+            raise ValueError(
+                f"{name}={blocks.shape} must be ({H} or 1, {rows}, {keys}) for blocks of {per}; "
+                "give one entry for each block, the last of a length may be short"
             )
 
     def check_broadcast(self, name: str, mask: Array, full: tuple[int, ...]) -> None:
@@ -180,9 +217,14 @@ class InputRules:
                 f"{name}={int(outside[0])} is outside the vocabulary; use ids from 0 to {size - 1}"
             )
 
+    def check_positions(self, name: str, positions: Array) -> None:
+        """Whole numbers from 0 on, without a limit."""
+        if not np.issubdtype(positions.dtype, np.integer) or (positions < 0).any():
+            raise ValueError(f"{name} must be integers of at least 0; positions count from 0")
+
     def check_length(self, name: str, length: int) -> None:
         limit = self.config.max_len
-        if length > limit:
+        if length > limit and self.config.ends_at_max_len:
             raise ValueError(f"{name} length={length} exceeds max_len={limit}; shorten it or raise max_len")
 
 
@@ -218,6 +260,25 @@ def check_id(name: str, value: Any, size: int) -> None:
 def check_choice(name: str, value: Any, rule: Rule) -> None:
     if value not in rule.choices:
         raise ValueError(f"{name}={value!r} is not known; choose one of {', '.join(rule.choices)}")
+
+
+def check_number(name: str, value: Any, rule: Rule) -> None:
+    """A number above 0, and at most 1 where it is a part of something."""
+    if not isinstance(value, int | float | np.number) or isinstance(value, bool) or not value > 0:
+        raise ValueError(f"{name}={value!r} must be a number above 0; give one")
+    if rule.holds is Holds.PART and value > 1:
+        raise ValueError(f"{name}={value!r} must be at most 1; use 1 for the whole head")
+
+
+def rotated_width(width: int, fraction: float) -> int:
+    """How many of a head's leading features are turned; ValueError where they do not form pairs."""
+    rotated = round(width * fraction)
+    if rotated % 2 or abs(rotated - width * fraction) > 1e-9 or not rotated:
+        raise ValueError(
+            f"rotary_fraction={fraction} of a head of width {width} is no even number of features; "
+            "choose another width or fraction"
+        )
+    return rotated
 
 
 def check_training_field(name: str, value: Any, rule: Rule) -> None:

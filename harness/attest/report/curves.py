@@ -28,7 +28,7 @@ def draw_curves(curves: Mapping[str, Mapping[str, Any]]) -> Iterator[Markup]:
 
 
 def _points(xs: Sequence[Any], ys: Sequence[Any]) -> Points:
-    """Pairs, thinned where there are more than a screen shows; None where y is no number."""
+    """Pairs, thinned where there are more than a screen shows; None where y is not a number."""
     pairs = [(float(x), _number(y)) for x, y in zip(xs, ys, strict=True)]
     stride = max(1, math.ceil(len(pairs) / MOST_POINTS))
     thinned = pairs[::stride]

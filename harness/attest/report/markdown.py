@@ -118,6 +118,7 @@ def _milestone(document: Document, milestone: MilestoneRow) -> Iterator[str]:
     yield from _table(milestone["criteria"])
     if milestone["not_selected"]:
         yield f"\nNot selected for this run: {', '.join(milestone['not_selected'])}."
+    yield from _studies(milestone["criteria"])
     yield from _failures(milestone["criteria"])
     yield from _reasons(milestone["criteria"])
     yield from _widened(milestone["criteria"])
@@ -153,6 +154,16 @@ def _verdict(row: CriterionRow) -> str:
         if row["verdict"] == PASS
         else f"{verdict}, stands on {below}"
     )
+
+
+def _studies(rows: Sequence[CriterionRow]) -> Iterator[str]:
+    """Pictures that a study left beside the report."""
+    found = [(r, name) for r in rows for name in r["data"].get("pictures", [])]
+    if found:
+        yield "\n## Studies\n"
+    for row, name in found:
+        title = escaped(name.removesuffix(".svg").replace("_", " "))
+        yield f"![{title}, at {row['id']} {escaped(row['title'])}]({name})\n"
 
 
 def _failures(rows: Sequence[CriterionRow]) -> Iterator[str]:

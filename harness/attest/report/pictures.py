@@ -97,6 +97,12 @@ def _heatmap(heatmap: Mapping[str, Any]) -> Iterator[Markup]:
     yield picture(title or "heat map", width, bottom + 6, parts, kind="heatmap")
 
 
+def _heatmaps(heatmaps: Sequence[Mapping[str, Any]]) -> Iterator[Markup]:
+    """One after the other."""
+    for heatmap in heatmaps:
+        yield from _heatmap(heatmap)
+
+
 def _heat_cell(value: Any, low: float, high: float, x: float, y: float, size: float) -> Markup:
     number = None if value is None else float(value)
     if number is None or not math.isfinite(number):
@@ -153,4 +159,10 @@ def _headings(heads: Sequence[str], x: float, top: float, size: float) -> Iterat
         yield element("text", name, class_="label", transform=f"translate({at_x:.1f} {at_y:.1f}) rotate(-90)")
 
 
-_DRAWN: Mapping[str, Any] = {"flow": _flow, "heatmap": _heatmap, "curves": draw_curves, "samples": _samples}
+_DRAWN: Mapping[str, Any] = {
+    "flow": _flow,
+    "heatmap": _heatmap,
+    "heatmaps": _heatmaps,
+    "curves": draw_curves,
+    "samples": _samples,
+}

@@ -1,4 +1,4 @@
-"""Read a report.json that somebody passed on the command line."""
+"""Read a report.json that was passed on the command line."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST_BYTES = 2**28  # of a report; one of 40 implementations and every picture h
 
 
 class ReportError(ValueError):
-    """A file that is no report, or reports that do not go together; the message is one sentence."""
+    """A file that is not a report, or reports that do not go together; the message is one sentence."""
 
 
 def read_report(path: Path) -> Document:

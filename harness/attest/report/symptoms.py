@@ -17,6 +17,7 @@ SEEN_AS = {
     "nothing crashes but quality is poor": "Everything runs, shapes fit, and the result disappoints.",
     "repeated tokens": "Generation gives the same token or phrase again and again, or never ends.",
     "results change with batch": "A row gives other numbers alone than in a batch, or with other padding.",
+    "right for short sequences, wrong for long ones": "Outputs are right up to some length and wrong beyond.",
     "shape errors": "An exception about shapes, or a shape that fits only for some sizes.",
     "slow generation": "Time per generated token grows with the length of the prefix.",
     "slow training": "A step takes far longer than the size of the model explains.",

@@ -41,7 +41,7 @@ def summary_lines(
     if missing:
         count = "1 record is" if len(missing) == 1 else f"{len(missing)} records are"
         text = f"{count} missing, so this run proves nothing: {', '.join(missing)}"
-        yield from _wrapped("", text, lines=3, margin=2)
+        yield from _wrapped("", text, lines=2, margin=2)
 
 
 def _one(document: Document, plan: Plan) -> Iterator[str]:
@@ -115,7 +115,7 @@ def _advice(document: Document, plan: Plan) -> list[str]:
         return [f"{internal['id']}: {internal['reason']}; a fault of the harness, please report it"]
     first = first_to_fix(rows)
     if first:
-        return _advice_on(first, likely_causes(rows))
+        return _advice_on(first, likely_causes(rows), _same_error(first, rows))
     for verdict in (THIN, NOT_RUN):
         found = [r for r in rows if r["verdict"] == verdict and r["level"] == "must"]
         if found:
@@ -134,10 +134,17 @@ def _decides(row: CriterionRow) -> bool:
     return decides(row["level"], row["verdict"])
 
 
-def _advice_on(row: CriterionRow, causes: Sequence[Cause]) -> list[str]:
+def _same_error(first: CriterionRow, rows: Sequence[CriterionRow]) -> int:
+    """How many others end with its error: parameters that are not wired stop every criterion that loads."""
+    return sum(r["verdict"] == ERROR == first["verdict"] and r["reason"] == first["reason"] for r in rows) - 1
+
+
+def _advice_on(row: CriterionRow, causes: Sequence[Cause], others: int) -> list[str]:
     lines = [f"{_urgency(row)}; see `attest explain {row['id']}`"]
     failure = row["failure"]
     lines.append(f"{row['title']}: {failure['seen'] if failure else row['reason']}")
+    if others > 0:
+        lines.append(f"the same error stops {others} more criteri{'on' if others == 1 else 'a'}")
     if causes:
         lines.append(
             f"likely: {'; '.join(f'{c.defect} (explains {len(c.criteria)}{c.doubt})' for c in causes)}"

@@ -102,10 +102,19 @@ def _note_studies(document: Document, home: Path) -> None:
     """Show each study that was made of this implementation beside the criterion that the study names."""
     rows = {r["id"]: r for m in document["milestones"] for r in m["criteria"]}
     for path in sorted(home.glob("study_*.json")):
-        with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):  # somebody edited it
+        with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):  # edited by hand
             study = json.loads(path.read_text(encoding="utf-8"))
-            row, curves = rows[study["criterion"]], study["curves"]
-            row["data"] = {**row["data"], "curves": {**row["data"].get("curves", {}), **curves}}
+            row = rows[study["criterion"]]
+            data = {**row["data"], "curves": {**row["data"].get("curves", {}), **study.get("curves", {})}}
+            data["heatmaps"] = [*row["data"].get("heatmaps", []), *study.get("heatmaps", [])]
+            drawn = [name for name in study.get("pictures", []) if _is_picture(home / name)]
+            data["pictures"] = [*row["data"].get("pictures", []), *drawn]
+            row["data"] = {name: value for name, value in data.items() if value}
+
+
+def _is_picture(path: Path) -> bool:
+    """Whether it is an SVG beside the report; a study of somebody else can name no other file."""
+    return path.name.startswith("study_") and path.suffix == ".svg" and path.is_file()
 
 
 def _earlier(home: Path) -> Document | None:

@@ -62,6 +62,8 @@ class CriterionItem(pytest.Item):
         self.user_properties.append((PROPERTY, record.to_json()))
         if record.verdict in (NOT_OFFERED, NOT_CLAIMED, NOT_RUN):
             pytest.skip(f"{record.verdict}: {printable(record.reason)}")
+        if first := _said_before(record):
+            raise NotConforming(f"  reason     the same error as at {first}")
         if record.verdict in (FAIL, ERROR):
             from attest.report.document import criterion_row
             from attest.report.failure_text import failure_text
@@ -89,6 +91,17 @@ class CriterionItem(pytest.Item):
     def reportinfo(self) -> tuple[Any, int | None, str]:
         """Shown as the heading of a failure."""
         return self.path, None, printable(f"{self.criterion.id} {self.criterion.title} [{self.target.label}]")
+
+
+_errors: dict[tuple[str, str], str] = {}  # implementation and reason to the first criterion that met it
+
+
+def _said_before(record: Record) -> str:
+    """The criterion that met the same error first: parameters that are not wired stop every criterion."""
+    if record.verdict != ERROR:
+        return ""
+    first = _errors.setdefault((record.implementation, record.reason), record.criterion)
+    return "" if first == record.criterion else first
 
 
 _process: list[Isolation] = []  # the one of this worker

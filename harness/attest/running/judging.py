@@ -13,7 +13,7 @@ from attest.contract.features import FEATURES
 from attest.evidence import Evidence, collecting, current
 from attest.judging.property import Property, parse_case, parse_drawn, run_property
 from attest.machine import lacking
-from attest.outcomes import NotClaimed, NotOffered, NotRun, Timeout, Violation
+from attest.outcomes import NotClaimed, NotOffered, NotRun, Timeout, Violation, Wiring
 from attest.records.failure import Failure
 from attest.records.record import (
     ERROR,
@@ -66,12 +66,9 @@ def judge(
     started = time.perf_counter()
     with collecting() as evidence:
         outcome = _outcome(criterion, properties, impl, settings)
-    return record.but(
-        **_seen(evidence),
-        **outcome,
-        seconds=round(time.perf_counter() - started, 3),
-        floor=sum(p.floor(settings.profile) for p in properties if p.runs_in(settings.profile)),
-    ).but(**_thin(outcome, evidence, properties, settings))
+    outcome = {"floor": _floor(properties, settings), **outcome}
+    seconds = round(time.perf_counter() - started, 3)
+    return record.but(**_seen(evidence), **outcome, seconds=seconds).but(**_thin(outcome, evidence, settings))
 
 
 def _outcome(
@@ -82,16 +79,18 @@ def _outcome(
         known = _known(impl, criterion.id)
         if known is not None:
             return _judge_witness(known, properties, impl, settings)
-        _run_all([p for p in properties if p.runs_in(settings.profile)], impl, settings)
+        asked = _run_all([p for p in properties if p.runs_in(settings.profile)], impl, settings)
         if not properties:
             return {"verdict": ERROR, "reason": f"no property verifies {criterion.id}", "internal": True}
-        return {"verdict": PASS, "reason": _restriction()}
+        return {"verdict": PASS, "reason": _restriction(), "floor": _floor(asked, settings)}
     except NotClaimed as reason:
         return {"verdict": NOT_CLAIMED, "reason": str(reason)}
     except NotOffered as reason:
         return {"verdict": NOT_OFFERED, "reason": str(reason)}
     except NotRun as reason:
         return {"verdict": NOT_RUN, "reason": str(reason)}
+    except Wiring as wiring:
+        return {"verdict": ERROR, "reason": wiring.seen}
     except Violation as violation:
         return {"verdict": FAIL, "reason": violation.seen, "failure": _failure(violation, properties)}
     except Timeout as error:
@@ -116,20 +115,31 @@ def _restriction() -> str:
     return f"judged without: {'; '.join(sorted(refused))}" if refused else ""
 
 
-def _run_all(properties: Sequence[Property], impl: JudgedImplementation, settings: Settings) -> None:
+def _run_all(
+    properties: Sequence[Property], impl: JudgedImplementation, settings: Settings
+) -> list[Property]:
     """Run every property, so that one whose operation is not offered does not hide another's failure.
 
-    A property whose cases are not claimed is left out; where all are, the criterion is not claimed.
+    A property whose cases are not claimed is left out of what is returned; where all are, the criterion is
+    not claimed.
     """
     refusals: list[NotOffered] = []
+    asked = []
     for property in properties:
         try:
             _run(property, impl, settings)
+            asked.append(property)
         except NotOffered as reason:
             refusals.append(reason)
     refusals.sort(key=lambda reason: isinstance(reason, NotClaimed))
     if refusals and (not isinstance(refusals[0], NotClaimed) or len(refusals) == len(properties)):
         raise refusals[0]
+    return asked
+
+
+def _floor(properties: Sequence[Property], settings: Settings) -> int:
+    """How many examples these properties need at least."""
+    return sum(p.floor(settings.profile) for p in properties if p.runs_in(settings.profile))
 
 
 def _run(property: Property, impl: JudgedImplementation, settings: Settings) -> None:
@@ -207,10 +217,8 @@ def _seen(evidence: Evidence) -> Mapping[str, Any]:
     }
 
 
-def _thin(
-    outcome: Mapping[str, Any], evidence: Evidence, properties: Sequence[Property], settings: Settings
-) -> Mapping[str, Any]:
-    floor = sum(p.floor(settings.profile) for p in properties if p.runs_in(settings.profile))
+def _thin(outcome: Mapping[str, Any], evidence: Evidence, settings: Settings) -> Mapping[str, Any]:
+    floor = outcome["floor"]
     if outcome["verdict"] != PASS or evidence.examples >= floor or settings.case is not None:
         return {}
     reason = f"ran {evidence.examples} examples, fewer than its floor of {floor}"

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from attest.contract import Array, Config
+from attest.contract.vocabulary import TOKENS
 from attest.reference.models.maps import Maps, without_heads
-from attest.trained.digits import IDS, TOKENS
+from attest.trained.digits import IDS
 from attest.trained.tasks import PAD
 
 NAMED = 0.5  # a head follows a pattern when at least half of its weight does

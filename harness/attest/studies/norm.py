@@ -90,7 +90,7 @@ def _of_encoder(impl: JudgedImplementation, config: Config, depth: int, seed: in
 
 def _new(impl: JudgedImplementation, operation: str, config: Config) -> JudgedComponent:
     """A component with the parameters it starts with."""
-    placed = impl.placed(config)
+    placed = impl.with_run_options(config)
     component = JudgedComponent(operation, impl.construct(operation, placed), placed, impl)
     if not callable(getattr(component.component, "gradients", None)):
         raise NotOffered(f"{operation} has no gradients(); the study measures them")

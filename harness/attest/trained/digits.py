@@ -15,6 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from attest.contract import ENCODER_DECODER, Architecture, Array, Config
+from attest.contract.vocabulary import TOKENS
 from attest.trained.tasks import BOS, EOS, PAD, SPLITS, Batch, Ids
 
 OPERATIONS: Mapping[str, Callable[[Sequence[int]], int]] = {
@@ -26,7 +27,6 @@ OPERATIONS: Mapping[str, Callable[[Sequence[int]], int]] = {
     "SUM": lambda digits: sum(digits) % 10,
     "COUNT": len,
 }
-TOKENS = ("PAD", "BOS", "EOS", *map(str, range(10)), *OPERATIONS)
 IDS: Mapping[str, int] = {token: i for i, token in enumerate(TOKENS)}
 VOCAB = len(TOKENS)
 NAME = "operations"  # of the task
@@ -67,10 +67,10 @@ def tokenize(text: str) -> Ids:
 
 
 def detokenize(ids: Sequence[int]) -> str:
-    """The inverse of `tokenize`; ValueError for an id that is no token."""
+    """The inverse of `tokenize`; ValueError for an id that is not a token."""
     outside = [int(i) for i in ids if not 0 <= int(i) < VOCAB]
     if outside:
-        raise ValueError(f"id={outside[0]} is no token; give ids from 0 to {VOCAB - 1}")
+        raise ValueError(f"id={outside[0]} is not a token; give ids from 0 to {VOCAB - 1}")
     return " ".join(TOKENS[int(i)] for i in ids)
 
 
@@ -173,7 +173,7 @@ class DigitOperations:
         return self.architecture.reading(questions, answers)
 
     def epoch(self, number: int, size: int = BATCH) -> Iterator[Batch]:
-        """Every training example once, in an order of its own."""
+        """Every training example once, in a new random order for each epoch."""
         examples = self.splits["train"]
         order: Array = np.random.default_rng([self.seed, 2, number]).permutation(len(examples))
         for start in range(0, len(order), size):

@@ -15,7 +15,8 @@ import numpy as np
 
 from attest.boundary import JudgedImplementation
 from attest.contract import Array, Config
-from attest.trained.digits import IDS, OPERATIONS, TOKENS, DigitOperations, answer, detokenize
+from attest.contract.vocabulary import TOKENS
+from attest.trained.digits import IDS, OPERATIONS, DigitOperations, answer, detokenize
 from attest.trained.tasks import EOS, Ids
 from attest.trained.training import written_by
 

@@ -20,6 +20,7 @@ import numpy as np
 
 from attest.contract import ENCODER_DECODER, Architecture, Array, Config
 from attest.contract.architectures import architecture_named
+from attest.contract.parameters import shapes
 from attest.registry import printable, sentence
 from attest.trained.named import task_named
 
@@ -31,7 +32,7 @@ Read = TypeVar("Read")
 
 @dataclass(frozen=True, kw_only=True)
 class SavedModel:
-    """Who trained it, on what, its config and its parameters."""
+    """The implementation that trained it, the task, its config and its parameters."""
 
     implementation: str
     task: str
@@ -77,6 +78,17 @@ def read_model(directory: Path) -> SavedModel:
             f"directory={shown!r} holds no model ({printable(str(about['error']))[:300]}); train again"
         )
     return _explained(directory, lambda: _model(directory, about))
+
+
+def check_fit(model: SavedModel) -> None:
+    """ValueError where parameters and config are not of one model."""
+    wanted = shapes(model.architecture.operation, model.config)
+    for name in sorted(wanted.keys() | model.parameters.keys()):
+        if name not in wanted or name not in model.parameters:
+            where = PARAMETERS if name in wanted else f"the config in {ABOUT}"
+            raise ValueError(f"parameter={printable(name)!r} is missing in {where}; train again")
+        if (seen := model.parameters[name].shape) != wanted[name]:
+            raise ValueError(f"{name}.shape={seen} is not the config's {wanted[name]}; train again")
 
 
 def _model(directory: Path, about: dict[str, Any]) -> SavedModel:
@@ -132,7 +144,7 @@ def _parameters(path: Path) -> dict[str, Array]:
         found = {name: arrays[name] for name in arrays.files}
     for name, array in found.items():
         if array.dtype.kind not in "fiub":
-            raise ValueError(f"{name} in {path.name} is no array of numbers")
+            raise ValueError(f"{name} in {path.name} is not an array of numbers")
     return found
 
 
@@ -141,11 +153,11 @@ def _config(given: dict[str, Any]) -> Config:
     values = dict(given)
     options = values.pop("options", [])
     if not isinstance(options, list) or not all(_is_pair(pair) for pair in options):
-        raise ValueError(f"config.options={options!r} is no list of pairs of words")
+        raise ValueError(f"config.options={options!r} is not a list of pairs of words")
     defaults = {f.name: f.default for f in fields(Config)}
     for name, value in values.items():
         if name not in defaults or not _same_kind(value, defaults[name]):
-            raise ValueError(f"config.{name}={value!r} is no value of a config")
+            raise ValueError(f"config.{name}={value!r} is not a value of a config")
     return Config(**values, options=tuple((key, value) for key, value in options))
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import ast
 import json
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from attest.registry import UsageError
-from attest.trials.judgement import STRICT, Judgement, Refusal, Step, judgement, ordered
+from attest.spec import load_spec
+from attest.trials.judgement import PROFILES, STRICT, Judgement, Refusal, Step, judgement, ordered
 from attest.trials.mutations import Mutation, mutated
 from attest.trials.processes import Ended, each_apart
 from attest.trials.reach import Reach
@@ -75,6 +77,32 @@ class Outcome:
         return cls(mutation, row["verdict"], refusal, **rest)
 
 
+class Experience:
+    """Which criteria have caught mutants of a function: they are asked first about the next one of it."""
+
+    def __init__(self) -> None:
+        self.caught: Counter[tuple[str, str, str]] = Counter()
+
+    def learn(self, outcome: Outcome) -> None:
+        """Remember who caught it."""
+        if outcome.refusal is not None:
+            self.caught[*_home(outcome.mutation), outcome.refusal.criterion] += 1
+
+    def ordered(self, mutant: Mutant) -> Mutant:
+        """The same criteria: profile by profile, musts first, the likeliest first, else as they were."""
+        by_id = load_spec().by_id
+
+        def rank(step: Step) -> tuple[int, bool, int]:
+            before = self.caught[*_home(mutant.mutation), step.criterion]
+            return PROFILES.index(step.profile), by_id[step.criterion].level != "must", -before
+
+        return replace(mutant, steps=tuple(sorted(mutant.steps, key=rank)))
+
+
+def _home(mutation: Mutation) -> tuple[str, str]:
+    return mutation.file, mutation.function
+
+
 def mutants(
     package: Package, mutations: Sequence[Mutation], reaches: Sequence[Sequence[Reach]], seed: int
 ) -> list[Mutant]:
@@ -120,19 +148,21 @@ def judge_all(
     chosen: Sequence[Mutant], *, workers: int, seconds: float | None, on_outcome: Callable[[Outcome], None]
 ) -> None:
     """Report each outcome as it comes; no new mutant is begun after so many seconds."""
-    deadline = None if seconds is None else time.monotonic() + seconds
+    deadline, experience = None if seconds is None else time.monotonic() + seconds, Experience()
 
     def in_time() -> Iterator[Mutant]:
         for mutant in chosen:
             if deadline is not None and time.monotonic() > deadline:
                 return
             if mutant.steps:
-                yield mutant
+                yield experience.ordered(mutant)
             else:
                 on_outcome(Outcome(mutant.mutation, UNREACHED))
 
     for mutant, result in each_apart(judge_mutant, in_time(), workers=workers):
-        on_outcome(_ended(mutant, result) if isinstance(result, Ended) else result)
+        outcome = _ended(mutant, result) if isinstance(result, Ended) else result
+        experience.learn(outcome)
+        on_outcome(outcome)
 
 
 def _ended(mutant: Mutant, ended: Ended) -> Outcome:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import copy
 import hashlib
-import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -100,9 +99,12 @@ def package_mutations(files: Sequence[Path], root: Path) -> list[Mutation]:
 
 def sample(mutations: Sequence[Mutation], count: int | None, seed: int) -> list[Mutation]:
     """So many of them by lot; a larger sample of the same seed begins with the smaller one."""
-    drawn = sorted(mutations, key=lambda m: m.id)
-    random.Random(seed).shuffle(drawn)
-    return drawn[:count]
+    return sorted(mutations, key=lambda m: _lot(m, seed))[:count]
+
+
+def _lot(mutation: Mutation, seed: int) -> bytes:
+    """Of this mutation alone, so that leaving others out does not change the order."""
+    return hashlib.sha256(f"{seed} {mutation.id}".encode()).digest()
 
 
 def mutated(source: str, index: int) -> ast.Module:
@@ -144,29 +146,33 @@ Place = tuple[ast.AST, str, int | None, ast.AST, Context]
 Standing = tuple[ast.AST, str, int, ast.stmt, str, frozenset[str]]
 
 
-def _statements(owner: ast.AST, function: str, bound: frozenset[str]) -> Iterator[Standing]:
-    """Each statement with the place it stands in, its function and the names bound before it."""
+def _statements(owner: ast.AST, scope: str, bound: frozenset[str]) -> Iterator[Standing]:
+    """Each statement with the place it stands in, its function and the names bound before it.
+
+    The scope of a class ends with a dot: what stands there is outside every function.
+    """
     for field in BODIES:
         body = getattr(owner, field, None)
         for position, statement in enumerate(body if isinstance(body, list) else ()):
             if isinstance(statement, INERT) or _is_text(statement) or _is_for_types(statement):
                 continue
-            inner, names = _scope(statement, function, bound)
-            header = isinstance(statement, ast.FunctionDef)
-            yield owner, field, position, statement, inner if header else function, bound
+            inner, names = _scope(statement, scope, bound)
+            function = inner if isinstance(statement, ast.FunctionDef) else scope
+            yield owner, field, position, statement, "" if function.endswith(".") else function, bound
             yield from _statements(statement, inner, names)
             bound = bound | _bound_by(statement)
     for part in (*getattr(owner, "handlers", ()), *getattr(owner, "cases", ())):
-        yield from _statements(part, function, bound)
+        yield from _statements(part, scope, bound)
 
 
-def _scope(statement: ast.stmt, function: str, bound: frozenset[str]) -> tuple[str, frozenset[str]]:
+def _scope(statement: ast.stmt, scope: str, bound: frozenset[str]) -> tuple[str, frozenset[str]]:
+    prefix = f"{scope.rstrip('.')}.".lstrip(".")
     if isinstance(statement, ast.FunctionDef):
         arguments = {a.arg for a in ast.walk(statement.args) if isinstance(a, ast.arg)}
-        return f"{function}.{statement.name}".lstrip("."), frozenset(arguments)
+        return f"{prefix}{statement.name}", frozenset(arguments)
     if isinstance(statement, ast.ClassDef):
-        return f"{function}.{statement.name}".lstrip("."), frozenset()
-    return function, bound
+        return f"{prefix}{statement.name}.", frozenset()
+    return scope, bound
 
 
 def _bound_by(statement: ast.stmt) -> set[str]:

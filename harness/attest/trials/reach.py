@@ -20,6 +20,7 @@ from attest.records.record import ERROR, FAIL, NOT_RUN, THIN
 from attest.report.writing import write_text
 from attest.spec import load_spec
 from attest.trials.judgement import SECONDS, STRICT, Step, judged_once
+from attest.trials.mutations import Mutation
 from attest.trials.processes import Ended, each_apart
 from attest.trials.sources import Package, fingerprint, harness_fingerprint, load_changed
 
@@ -119,10 +120,33 @@ def kept_reach(path: Path, facts: dict[str, Any], find: Callable[[], list[Reach]
     return found
 
 
-def affordable_criteria(milestones: Sequence[str]) -> list[str]:
-    """Of these milestones, or of all, those that neither train nor time."""
+def affordable_criteria() -> list[str]:
+    """Those that neither train nor time."""
     costly, every = costly_criteria(), load_spec().criteria
-    return [c.id for c in every if c.id not in costly and (c.milestone in milestones or not milestones)]
+    return [c.id for c in every if c.id not in costly]
+
+
+def concerning(
+    mutations: Sequence[Mutation], reach: Sequence[Reach], milestones: Sequence[str]
+) -> list[Mutation]:
+    """Without those that only criteria of other milestones execute; what nobody executes stays.
+
+    A change outside every function stays where these milestones execute anything of its file.
+    """
+    mine, others = set[tuple[str, int]](), set[tuple[str, int]]()
+    for one in reach:
+        (mine if _is_of(one.criterion, milestones) else others).update(one.lines)
+    strange = (others - mine) | {(file, 0) for file in {f for f, _ in others} - {f for f, _ in mine}}
+    return [m for m in mutations if (m.file, m.line if m.function else 0) not in strange]
+
+
+def of_milestones(reach: Sequence[Reach], milestones: Sequence[str]) -> list[Reach]:
+    """The criteria of these milestones, of all where none is named."""
+    return [one for one in reach if _is_of(one.criterion, milestones)]
+
+
+def _is_of(criterion: str, milestones: Sequence[str]) -> bool:
+    return not milestones or criterion.partition(".")[0] in milestones
 
 
 def _marking(name: str) -> Callable[[str], ast.Module]:

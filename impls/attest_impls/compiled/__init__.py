@@ -23,8 +23,8 @@ from .component import (
     Heads,
     Reading,
     ReadingStack,
+    as_tensor_like,
     component,
-    number,
     summed_loss,
 )
 from .generation import Decoding, Generator
@@ -42,7 +42,7 @@ class CompiledTrainer(Trainer):
             given, labels = (F.pad(x, (0, 1), value=self.config.pad_id) for x in (given, labels))
         run = self.model.compiled("training", loss_after)
         with torch.enable_grad():  # evaluation too: without gradients it would be another graph
-            loss: Tensor = run(self.model.module, source, given, labels, number(smoothing, source))
+            loss: Tensor = run(self.model.module, source, given, labels, as_tensor_like(smoothing, source))
         return loss if torch.is_grad_enabled() else loss.detach()
 
     def compile_report(self) -> Any:

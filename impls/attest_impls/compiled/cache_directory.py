@@ -9,9 +9,9 @@ from pathlib import Path
 
 
 def private_directory(parent: Path | None = None) -> str:
-    """attest-inductor-UID in the temporary folder; a new directory where that one is somebody else's.
+    """attest-inductor-UID in the temporary folder; a new directory where that one belongs to another user.
 
-    Whoever can write into it can make this process run anything: inductor unpickles what it finds there.
+    A user who can write into it can make this process run anything: inductor unpickles what it finds there.
     """
     path = Path(parent or tempfile.gettempdir()) / f"attest-inductor-{os.getuid()}"
     try:

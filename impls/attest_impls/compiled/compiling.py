@@ -134,7 +134,7 @@ def _kernels_together(settings: tuple[tuple[str, Any], ...]) -> AbstractContextM
 
 
 def _copy(function: Any) -> Any:
-    """With code of its own: torch keeps graphs, and counts them against its limit, by code object."""
+    """A copy with a new code object: torch keeps graphs, and counts them for its limit, by code object."""
     code = function.__code__.replace()
     made = FunctionType(code, function.__globals__, function.__name__, function.__defaults__)
     made.__kwdefaults__ = function.__kwdefaults__

@@ -72,7 +72,7 @@ def component(
     return eager_component(operation, lambda config: fuse(build(config)), config, kind)
 
 
-def own(x: Tensor) -> Tensor:
+def contiguous_copy(x: Tensor) -> Tensor:
     """A copy row by row: a view, or other strides, would be another graph."""
     return x.clone(memory_format=torch.contiguous_format)
 
@@ -101,7 +101,9 @@ class AttentionAlone(CompiledComponent):
         if mask is not None:
             allowed = allowed & mask
         given = {"q": q, "k": k, "v": v, "allowed": allowed.expand(scores).contiguous()}
-        rows = {n: x if x.ndim == 3 else own(x.reshape(-1, *x.shape[-2:])) for n, x in given.items()}
+        rows = {
+            n: x if x.ndim == 3 else contiguous_copy(x.reshape(-1, *x.shape[-2:])) for n, x in given.items()
+        }
         for name in ("q", "k"):  # the root of the width is a constant of the graph
             torch._dynamo.mark_static(rows[name], -1)
         return rows
@@ -146,7 +148,7 @@ class Layered(CompiledComponent):
         layers = list(self.module.layers())
         run = self.compiled("layer", CompiledComponent.graph, type(layers[0]))
         for layer in layers:
-            given["x"] = own(run(layer, **given))
+            given["x"] = contiguous_copy(run(layer, **given))
         if not isinstance(self.module.norm, LayerNorm):
             return given["x"]
         return self.compiled("norm", CompiledComponent.graph, LayerNorm)(self.module.norm, x=given["x"])
@@ -166,7 +168,11 @@ class CrossEntropy(CompiledComponent):
     module: Loss
 
     def formed(self, logits: Tensor, labels: Tensor) -> dict[str, Tensor]:
-        return {"logits": logits, "labels": labels, "smoothing": number(self.module.smoothing, logits)}
+        return {
+            "logits": logits,
+            "labels": labels,
+            "smoothing": as_tensor_like(self.module.smoothing, logits),
+        }
 
     @staticmethod
     def graph(module: Loss, logits: Tensor, labels: Tensor, smoothing: Tensor) -> dict[str, Tensor]:
@@ -174,7 +180,7 @@ class CrossEntropy(CompiledComponent):
         return {"loss": summed_loss(logits, labels, module.pad_id, smoothing) / tokens}
 
 
-def number(value: float, like: Tensor) -> Tensor:
+def as_tensor_like(value: float, like: Tensor) -> Tensor:
     """A rate as an argument of a graph: as a constant it would be another graph for each.
 
     Of one dimension: a tensor of none counts as a number, for which everything would be traced twice.

@@ -19,7 +19,7 @@ Pairs = list[tuple[Tensor, Tensor]]  # keys and values of each layer
 BLOCK = 32
 
 
-def stay(*tensors: Tensor) -> None:
+def keep_address(*tensors: Tensor) -> None:
     """A CUDA graph reads and writes these where they are; it refuses to write to others."""
     for x in tensors:
         if x.is_cuda:
@@ -44,7 +44,7 @@ class State:
     spent: bool = field(default=False, repr=False)
 
     def __post_init__(self) -> None:
-        stay(self.target_seen, *(x for pair in (*self.past, *self.memory) for x in pair))
+        keep_address(self.target_seen, *(x for pair in (*self.past, *self.memory) for x in pair))
 
     @property
     def rows(self) -> int:
@@ -99,13 +99,15 @@ def read_on(
 ) -> Tensor:
     """Logits (B, n, V) after tokens (B, n) that stand at `position`; the caches are written in place."""
     places = position + torch.arange(tokens.shape[1], device=tokens.device)
-    x, allowed = entered(model, tokens, places, target_seen)
+    x, allowed = embedded_and_visible(model, tokens, places, target_seen)
     for layer, own, theirs in zip(model.decoder.layers(), past, memory):
         x = _layer(layer, x, places, allowed, own, source_seen, theirs)
     return model.projection(model.decoder.norm(x))
 
 
-def entered(model: Transformer, tokens: Tensor, places: Tensor, target_seen: Tensor) -> tuple[Tensor, Tensor]:
+def embedded_and_visible(
+    model: Transformer, tokens: Tensor, places: Tensor, target_seen: Tensor
+) -> tuple[Tensor, Tensor]:
     """The embedded tokens (B, n, D) and what each of them sees (B, 1, n, L); they count as seen from now."""
     target_seen.index_copy_(3, places, (tokens != model.config.pad_id)[:, None, None])
     so_far = torch.arange(target_seen.shape[-1], device=tokens.device) <= places[:, None]
@@ -139,7 +141,7 @@ def _layer(
     return layer.join(x, layer.norm2, layer.feed_forward)
 
 
-def moved(state: State, rows: Tensor) -> State:
+def reordered(state: State, rows: Tensor) -> State:
     """The state whose row i is the old row rows[i]. Beam search keeps the source of every row."""
     state.spent = True
     grown = replace(

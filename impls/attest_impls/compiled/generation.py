@@ -1,4 +1,4 @@
-"""The compiled decoder: start, step and reorder for eager's searches, and a greedy loop of its own.
+"""The compiled decoder: start, step and reorder for eager's searches, and a separate greedy loop.
 
 Shapes: B rows, L tokens, n new tokens, V vocabulary.
 """
@@ -16,8 +16,8 @@ from attest_impls.eager.generation import generate, left_aligned
 from attest_impls.eager.mode import in_mode
 from attest_impls.eager.model import Transformer
 
-from .component import Model, own
-from .decoding import State, empty_state, moved, read_on, remember, stay
+from .component import Model, contiguous_copy
+from .decoding import State, empty_state, keep_address, read_on, remember, reordered
 from .single import pays, read_one
 
 # inductor's settings for a step: no checks of sizes that are ours, and products added in one instruction.
@@ -45,12 +45,12 @@ class CompiledDecoder:
     def step(self, model: Transformer, state: State, tokens: Tensor) -> tuple[Tensor, State]:
         name, read = ("read_one", read_one) if self._single(model) else ("read_on", read_on)
         n = tokens.shape[1]
-        logits = self._model.compiled(name, read)(model, own(tokens), *state.parts(n))
+        logits = self._model.compiled(name, read)(model, contiguous_copy(tokens), *state.parts(n))
         state.spent = True
         return logits, replace(state, position=state.position + n, length=state.length + n, spent=False)
 
     def reorder(self, state: State, rows: Tensor) -> State:
-        return moved(state, rows)
+        return reordered(state, rows)
 
     def greedy(self, model: Transformer, source: Tensor, max_len: int) -> tuple[Tensor, Tensor]:
         """The whole step is one graph: read, take the likeliest token, write it down."""
@@ -58,7 +58,7 @@ class CompiledDecoder:
         state = self.start(model, source, max_len)
         token = source.new_full((B, 1), config.bos_id)
         written = source.new_full((B, max_len), config.pad_id)
-        stay(written)
+        keep_address(written)
         ended = torch.zeros(B, 1, dtype=torch.bool, device=source.device)
         scores = torch.zeros(B, 1, dtype=torch.float64, device=source.device)
         step = self._greedy_step(model)
@@ -120,7 +120,7 @@ class Decoding(Model):
 
 
 class Generator(Decoding):
-    """Greedy, beam and sampling with a model of its own."""
+    """Greedy, beam and sampling; the generator owns its model."""
 
     def compute(self, source: Tensor, max_len: int, method: str = "beam", **options: Any) -> Any:
         decoder = CompiledDecoder(self, alone=True)

@@ -2,8 +2,8 @@
 
 Inductor compiles every kernel by itself, and the compiler then spends most of its time on what is the same in
 each file: 40 kernels of a conformance run take 37 s one by one, 14 s in fours and 5 s together. Here the
-kernels that a graph needs and nobody has compiled yet go into one file, and a kernel is found again by its
-text, in whichever file it is.
+kernels that a graph needs and that were not compiled before go into one file, and a kernel is found again by
+its text, in whichever file it is.
 
 What stands between two calls of a library is one kernel for inductor, up to 500 arguments. The time of the
 compiler grows faster than such a function: a decoding step of one row and six layers, 6000 lines, took it
@@ -45,14 +45,14 @@ def in_one_file(settings: Settings) -> Iterator[None]:
     """Graphs compiled here have small kernels in one file. `settings` are inductor's for them."""
     waiting: list[Kernel] = []
 
-    def taken(_: AsyncCompile, argtypes: list[str], source: str) -> Kernel:
+    def deferred(_: AsyncCompile, argtypes: list[str], source: str) -> Kernel:
         waiting.append(Kernel(source, settings, waiting))
         return waiting[-1]
 
     with ExitStack() as stack:
         stack.enter_context(patch.object(CppScheduling, "MAX_FUSED_KERNEL_ARGS_NUM", MOST_ARGUMENTS))
         if get_compile_threads() > 1:  # with one, inductor wants functions at once
-            stack.enter_context(patch.object(AsyncCompile, "cpp_pybinding", taken))
+            stack.enter_context(patch.object(AsyncCompile, "cpp_pybinding", deferred))
         yield
 
 

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from attest_impls.eager.model import DecoderLayer, Transformer
 
-from .decoding import Pairs, entered
+from .decoding import Pairs, embedded_and_visible
 from .fused import FusedAttention
 from .product import product
 
@@ -38,7 +38,7 @@ def read_one(
     memory: Pairs,
 ) -> Tensor:
     """Logits (B, 1, V) after tokens (B, 1) that stand at `position`; the caches are written in place."""
-    x, allowed = entered(model, tokens, position, target_seen)
+    x, allowed = embedded_and_visible(model, tokens, position, target_seen)
     for layer, own, theirs in zip(model.decoder.layers(), past, memory):
         x = _layer(layer, x, position, allowed[:, :, 0], own, source_seen[:, :, 0], theirs)
     return _map(model.decoder.norm(x), model.projection.weight, model.projection.bias)
@@ -81,7 +81,7 @@ def _map(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def _stored(x: Tensor) -> Tensor:
-    """x (B, n) as an array of its own, row by row: inductor would work it out anew wherever it is read."""
+    """x (B, n) as a separate array, row by row: inductor would compute it again wherever it is read."""
     return torch.ops.prims.inductor_force_stride_order(x, (x.shape[1], 1))
 
 

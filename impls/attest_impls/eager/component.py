@@ -140,7 +140,7 @@ class TransformerComponent(CheckedComponent):
 
 
 class Generator(CheckedComponent):
-    """Greedy, beam and sampling with a model of its own."""
+    """Greedy, beam and sampling; the generator owns its model."""
 
     module: Transformer
 

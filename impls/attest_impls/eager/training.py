@@ -31,7 +31,7 @@ def token_losses(logits: Tensor, labels: Tensor, smoothing: float) -> Tensor:
 
 
 def summed_loss(logits: Tensor, labels: Tensor, pad_id: int, smoothing: float) -> Tensor:
-    """Over the labels that are not padding. A sum: who knows all batches divides once by all their tokens."""
+    """Over the labels that are not padding. A sum, so that several batches are divided once by all tokens."""
     return torch.where(labels != pad_id, token_losses(logits, labels, smoothing), 0.0).sum()
 
 

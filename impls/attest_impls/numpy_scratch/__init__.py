@@ -1,8 +1,8 @@
 """The Transformer in numpy alone, each gradient written out beside what it is the gradient of.
 
-Read it in this order: layers, attention, multi_head, norm, feed_forward, embedding, blocks, model; then loss,
-optimisation and training; then decoding, generation and beam. The modules with `operations` in their name
-only check arguments and speak to the outside; first_principles offers each piece by itself.
+Read it in this order: data, layers, attention, multi_head, norm, feed_forward, embedding, blocks, model; then
+loss, optimisation and training; then decoding, generation and beam. The modules with `operations` in their
+name only check arguments and speak to the outside; first_principles offers each piece by itself.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pluggy
 
 from attest.contract import Config
 
-from . import first_principles, masks, operations, sampling, stack_operations, training
+from . import data, first_principles, masks, operations, sampling, stack_operations, training
 from .arguments import DTYPES, compute_dtype
 from .layers import DType, Random
 from .model_operations import GeneratorOperation, TransformerOperation
@@ -65,8 +65,8 @@ class NumpyScratch:
     trainer = builder(training.Trainer)
     generate = builder(GeneratorOperation)
     next_token_distribution = staticmethod(sampling.next_token_distribution)
-    linear = builder(first_principles.LinearOperation)
-    activation = builder(first_principles.ActivationOperation)
+    linear = builder(first_principles.linear)
+    activation = builder(first_principles.activation)
     softmax = builder(first_principles.SoftmaxOperation)
     cross_entropy = builder(first_principles.CrossEntropyOperation)
     sgd = builder(first_principles.SGD)
@@ -75,6 +75,10 @@ class NumpyScratch:
     adamw = builder(first_principles.AdamW)
     xavier = staticmethod(first_principles.xavier)
     he = staticmethod(first_principles.he)
+    tokenize = staticmethod(data.tokenize)
+    detokenize = staticmethod(data.detokenize)
+    split_examples = staticmethod(data.split_examples)
+    confusion_matrix = staticmethod(data.confusion_matrix)
 
 
 @pluggy.HookimplMarker("attest")

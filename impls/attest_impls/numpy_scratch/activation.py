@@ -1,5 +1,6 @@
 """ReLU, the exact GELU, its approximation by tanh, and SiLU, each with its gradient.
 
+Each works on every number by itself: all arrays have the shape of x, and dx is dy times the slope at x.
 GELU(x) = x P(X <= x) for a standard normal X, and P(X <= x) = (1 + erf(x / sqrt 2)) / 2.
 """
 
@@ -35,7 +36,7 @@ class GELU(Map):
         return x * below, (x, below)
 
     def backward(self, dy: Array, cache: Cache) -> Array:
-        """By the product rule the slope is Phi(x) + x phi(x)."""
+        """By the product rule the slope is Phi(x) + x phi(x): the density is the slope of Phi."""
         x, below = cache
         dx: Array = dy * (below + x * normal_density(x))
         return dx
@@ -49,7 +50,7 @@ class SiLU(Map):
         return x * share, (x, share)
 
     def backward(self, dy: Array, cache: Cache) -> Array:
-        """By the product rule the slope is s + x s (1 - s)."""
+        """By the product rule the slope is s + x s (1 - s) = s (1 + x (1 - s))."""
         x, share = cache
         dx: Array = dy * share * (1 + x * (1 - share))
         return dx
@@ -65,7 +66,11 @@ class GELUTanh(Map):
         return 0.5 * x * (1 + t), (x, t)
 
     def backward(self, dy: Array, cache: Cache) -> Array:
-        """The slope is (1 + t) / 2 + x (1 - t^2) u' / 2, with u' = sqrt(2 / pi) (1 + 3 c x^2)."""
+        """The slope is (1 + t) / 2 + x (1 - t^2) u' / 2, with u' = sqrt(2 / pi) (1 + 3 c x^2).
+
+        This is the product rule, with the chain rule in its second term: tanh(u) moves by 1 - tanh(u)^2 for
+        a step of u, and u by u' for a step of x.
+        """
         x, t = cache
         du = math.sqrt(2 / math.pi) * (1 + 3 * self.c * x * x)
         dx: Array = dy * (0.5 * (1 + t) + 0.5 * x * (1 - t * t) * du)
@@ -83,11 +88,13 @@ def logistic(x: Array) -> Array:
 
 
 def normal_cdf(x: Array) -> Array:
+    """Phi(x): how likely a standard normal number is below x."""
     cdf: Array = 0.5 * (1 + erf(x * math.sqrt(0.5)))
     return cdf
 
 
 def normal_density(x: Array) -> Array:
+    """phi(x), the slope of Phi."""
     density: Array = np.exp(-0.5 * x * x) * (1 / math.sqrt(2 * math.pi))
     return density
 

@@ -165,6 +165,14 @@ def id_array(name: str, value: object, vocab: int) -> Array:
     return ids
 
 
+def labels(value: object, logits: Array) -> Array:
+    """One class of logits (B, T, V) for each position: (B, T)."""
+    ids = id_array("labels", value, logits.shape[-1])
+    fits, remedy = ids.shape == logits.shape[:2], f"give {logits.shape[:2]}"
+    require(fits, "labels.shape", ids.shape, f"does not fit logits {logits.shape}", remedy)
+    return ids
+
+
 def length_within(name: str, length: int, max_len: int) -> None:
     require(length <= max_len, f"length of {name}", length, f"is beyond max_len={max_len}", "shorten it")
 

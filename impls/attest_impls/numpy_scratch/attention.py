@@ -23,17 +23,22 @@ class Softmax(Layer):
         if visible is not None:
             x = np.where(visible, x, -np.inf)
         # softmax(x) = softmax(x - c). With the largest entry as c, no exponential overflows.
-        peak = x.max(axis=-1, keepdims=True)
+        peak = x.max(axis=-1, keepdims=True)  # (..., T, 1)
         peak = np.where(peak == -np.inf, 0, peak)  # -inf - (-inf) is nan
-        y = x - peak
+        y = x - peak  # (..., T, S)
         np.exp(y, out=y)
-        total = y.sum(axis=-1, keepdims=True)
+        total = y.sum(axis=-1, keepdims=True)  # (..., T, 1)
         y /= np.where(total == 0, 1, total)
         return y, y
 
     def backward(self, dy: Array, cache: Cache) -> Array:
-        """dx_i = y_i (dy_i - sum_j y_j dy_j), from dy_j/dx_i = y_j ([i = j] - y_i). Zero where y is zero."""
-        y: Array = cache
+        """dx_i = y_i (dy_i - sum_j y_j dy_j). Zero where y is zero: what is not visible has no gradient.
+
+        By the quotient rule, with y_j = exp(x_j) / total: the slope of y_j along x_i is y_j ([i = j] - y_i).
+        The first part is exp(x_j) itself, the second the total, which every x_i moves. Summed over all
+        outputs j, sum_j dy_j y_j ([i = j] - y_i), this is the line above.
+        """
+        y: Array = cache  # (..., T, S)
         dx = y * dy
         dx -= y * dx.sum(axis=-1, keepdims=True)
         return dx
@@ -62,7 +67,13 @@ class DotProductAttention(Layer):
     def backward(
         self, doutput: Array, cache: Cache, dweights: Array | None = None
     ) -> tuple[Array, Array, Array]:
-        """Gradients of q, k and v. `dweights` is that of the returned weights, if anybody used them."""
+        """Gradients of q, k and v. `dweights` is that of the returned weights, if anybody used them.
+
+        The steps of forward in reverse. Of a product C = A B, the gradients are dA = dC B^T and dB = A^T dC:
+        C_ts = sum_j A_tj B_js, so A_tj moves every C_ts of its row by B_js, and dA_tj = sum_s dC_ts B_js; in
+        the same way for B. output = weights v gives dv and dw. The softmax turns dw into dscores.
+        scores = scale q k^T gives dq = scale dscores k and dk = scale dscores^T q.
+        """
         q, k, v, weights, visible, scale = cache
         dv = weights.swapaxes(-1, -2) @ doutput  # (..., S, e)
         dw = doutput @ v.swapaxes(-1, -2)  # (..., T, S)

@@ -5,6 +5,9 @@ Shapes: B batch, T target positions, S source positions, D width, H heads, d = D
 "post", as in the paper, is LN(x + f(x)): each norm stands on the residual path, so the gradient of a low
 layer passes through every norm above it, and a deep stack needs a warmup. "pre" is x + f(LN(x)): the residual
 path runs from top to bottom untouched, and one norm after the stack brings its sum back to unit size.
+
+In the backward passes, what was read twice has two gradients, and they are added: a residual connection reads
+x for the sum and for the sublayer, self-attention reads its input for queries and for keys and values.
 """
 
 from __future__ import annotations
@@ -21,7 +24,10 @@ from .norm import LayerNorm
 
 
 class Residual:
-    """What stands around a sublayer f: h = enter(x), y = f(h), output = leave(x, y)."""
+    """What stands around a sublayer f: h = enter(x), y = f(h), output = leave(x, y).
+
+    x, h, y and output have one shape, (B, T, D); so have their gradients.
+    """
 
     def __init__(self, norm: LayerNorm, config: Config) -> None:
         self.norm, self.pre, self.dropout = norm, config.norm == "pre", Dropout(config.dropout)
@@ -39,14 +45,17 @@ class Residual:
         return output, (factor, normed)
 
     def leave_backward(self, doutput: Array, cache: Cache) -> tuple[Array, Array]:
-        """Gradients of x, along the residual path alone, and of y."""
+        """Gradients of x, along the residual path alone, and of y.
+
+        A sum passes its gradient on to each of its terms as it is.
+        """
         factor, normed = cache
         dtotal = doutput if self.pre else self.norm.backward(doutput, normed)
         return dtotal, self.dropout.backward(dtotal, factor)
 
 
 class EncoderLayer(Layer):
-    """Self-attention, feed-forward."""
+    """Self-attention, feed-forward. Every x, h and y is (B, S, D)."""
 
     def __init__(self, config: Config, dtype: DType, rng: Random) -> None:
         super().__init__()
@@ -62,15 +71,16 @@ class EncoderLayer(Layer):
         return x, (entered, attended, left, fed)
 
     def backward(self, dx: Array, cache: Cache) -> Array:
+        """The steps of forward in reverse. Along the residual path dx takes up the share of each sublayer."""
         entered, attended, left, fed = cache
-        dx = feed_backward(self, dx, fed)
+        dx = feed_backward(self, dx, fed)  # (B, S, D)
         dx, dy = self.around[0].leave_backward(dx, left)
         dquery, dkey_value = self.self_attention.backward(dy, attended)
         return dx + self.around[0].enter_backward(dquery + dkey_value, entered)
 
 
 class DecoderLayer(Layer):
-    """Causal self-attention, cross-attention to the memory, feed-forward."""
+    """Causal self-attention, cross-attention to the memory, feed-forward. Every x, h and y is (B, T, D)."""
 
     def __init__(self, config: Config, dtype: DType, rng: Random) -> None:
         super().__init__()
@@ -83,7 +93,7 @@ class DecoderLayer(Layer):
         self, x: Array, memory: Array, visible: Mask, memory_visible: Mask, rng: Random | None
     ) -> tuple[Array, Cache]:
         """Queries of the cross-attention come from x (B, T, D), its keys and values from memory (B, S, D)."""
-        causal = both(visible, causal_mask(x.shape[1], x.shape[1]))
+        causal = both(visible, causal_mask(x.shape[1], x.shape[1]))  # (T, T) or (B or 1, 1, T, T)
         h, entered = self.around[0].enter(x)
         y, _, attended = self.self_attention.forward(h, h, causal)
         x, left = self.around[0].leave(x, y, rng)
@@ -94,11 +104,11 @@ class DecoderLayer(Layer):
         return x, (entered, attended, left, entered_1, crossed, left_1, fed)
 
     def backward(self, dx: Array, cache: Cache) -> tuple[Array, Array]:
-        """Gradients of x and of the memory."""
+        """Gradients of x (B, T, D) and of the memory (B, S, D): the steps of forward in reverse."""
         entered, attended, left, entered_1, crossed, left_1, fed = cache
         dx = feed_backward(self, dx, fed)
         dx, dy = self.around[1].leave_backward(dx, left_1)
-        dquery, dmemory = self.cross_attention.backward(dy, crossed)
+        dquery, dmemory = self.cross_attention.backward(dy, crossed)  # (B, T, D), (B, S, D)
         dx = dx + self.around[1].enter_backward(dquery, entered_1)
         dx, dy = self.around[0].leave_backward(dx, left)
         dquery, dkey_value = self.self_attention.backward(dy, attended)
@@ -141,6 +151,7 @@ def feed(block: EncoderLayer | DecoderLayer, x: Array, rng: Random | None) -> tu
 
 
 def feed_backward(block: EncoderLayer | DecoderLayer, dx: Array, cache: Cache) -> Array:
+    """The gradient of the x that `feed` took: what passed by the sublayer, and what went through it."""
     entered, fed, left = cache
     dx, dy = block.around[-1].leave_backward(dx, left)
     dh = block.feed_forward.backward(dy, fed)
@@ -165,6 +176,8 @@ class Stack(Layer, Generic[Block]):
 
 
 class Encoder(Stack[EncoderLayer]):
+    """x (B, S, D) through every layer; the loop is over layers, each of which needs the one before."""
+
     def __init__(self, config: Config, dtype: DType, rng: Random) -> None:
         layers = [EncoderLayer(config, dtype, rng) for _ in range(config.num_encoder_layers)]
         super().__init__(layers, config, dtype)

@@ -37,11 +37,15 @@ class Embedding(Layer):
         self.params["weight"][self.pad_id] = 0
 
     def look_up(self, ids: Array) -> tuple[Array, Cache]:
-        return self.params["weight"][ids], ids  # (B, T, D)
+        """weight (V, D) and ids (B, T) to rows (B, T, D)."""
+        return self.params["weight"][ids], ids
 
     def look_up_backward(self, dy: Array, cache: Cache) -> None:
-        """An id that occurs twice adds twice: `grads[ids] += dy` would keep one of them."""
-        real = cache != self.pad_id
+        """Row v of the table moves the output wherever the id is v: its gradient is the sum of dy there.
+
+        An id that occurs twice adds twice: `grads[ids] += dy` would keep one of them.
+        """
+        real = cache != self.pad_id  # (B, T)
         np.add.at(self.grads["weight"], cache[real], dy[real])
 
 
@@ -57,7 +61,7 @@ class InputEmbedding(Embedding):
     def forward(self, ids: Array, rng: Random | None, start: int = 0) -> tuple[Array, Cache]:
         """`start` is the position of the first id: generation looks up one id after the other."""
         tokens, looked_up = self.look_up(ids)  # (B, T, D)
-        placed = tokens * self.scale
+        placed = tokens * self.scale  # (B, T, D)
         placed += self.positions[start : start + ids.shape[1]]
         x, dropped = self.dropout.forward(placed, rng)
         return x, (looked_up, dropped)
@@ -65,4 +69,5 @@ class InputEmbedding(Embedding):
     def backward(self, dx: Array, cache: Cache) -> None:
         """Positions are fixed and ids are no numbers to move: the gradient ends in the table's rows."""
         looked_up, dropped = cache
-        self.look_up_backward(self.dropout.backward(dx, dropped) * self.scale, looked_up)
+        dtokens = self.dropout.backward(dx, dropped) * self.scale  # (B, T, D)
+        self.look_up_backward(dtokens, looked_up)

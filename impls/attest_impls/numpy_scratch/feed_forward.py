@@ -35,7 +35,7 @@ class FeedForward(Map):
         """x is read by the inner map and by the gate: its gradient is the sum."""
         inner, features, outer = cache
         df = self.outer.backward(dy, outer)  # (B, T, F)
-        dh, through_gate = self.features_backward(df, features)
+        dh, through_gate = self.features_backward(df, features)  # (B, T, F), (B, T, D)
         dx = self.inner.backward(dh, inner)  # (B, T, D)
         return dx if through_gate is None else dx + through_gate
 

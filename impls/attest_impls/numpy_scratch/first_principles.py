@@ -17,41 +17,23 @@ from .attention import Softmax
 from .component import Component, Cotangent, Outputs, check_names
 from .layers import Cache, DType, Linear, Map, Random
 from .loss import CrossEntropy
+from .operations import MapOperation
 from .optimisation import Adam
 
 NO_PADDING = -1  # no label has this id
 
 
-class LinearOperation(Component[Linear]):
+def linear(config: Config, dtype: DType, rng: Random) -> MapOperation[Linear]:
     """x (B, T, D) to x W^T + b (B, T, F)."""
-
-    def __init__(self, config: Config, dtype: DType, rng: Random) -> None:
-        arguments.positive_sizes(config, "d_model", "d_ff")
-        super().__init__(Linear(config.d_model, config.inner_width, config.bias, dtype, rng), dtype)
-        self.width = config.d_model
-
-    def run(self, rng: Random | None, *, x: Array) -> Outputs:
-        x = arguments.real_array("x", x, self.dtype, rank=3, width=self.width)
-        output, cache = self.layer.forward(x)
-        return {"output": output}, cache
-
-    def back(self, cotangent: Cotangent, cache: Cache) -> dict[str, Array]:
-        return {"x": self.layer.backward(cotangent("output"), cache)}
+    arguments.positive_sizes(config, "d_model", "d_ff")
+    layer = Linear(config.d_model, config.inner_width, config.bias, dtype, rng)
+    return MapOperation(layer, config.d_model, dtype)
 
 
-class ActivationOperation(Component[Map]):
-    """Each number of x (B, T, D) by itself."""
-
-    def __init__(self, config: Config, dtype: DType, rng: Random) -> None:
-        arguments.one_of("activation", config.activation, tuple(ACTIVATIONS))
-        super().__init__(ACTIVATIONS[config.activation](), dtype)
-
-    def run(self, rng: Random | None, *, x: Array) -> Outputs:
-        output, cache = self.layer.forward(arguments.real_array("x", x, self.dtype, rank=3))
-        return {"output": output}, cache
-
-    def back(self, cotangent: Cotangent, cache: Cache) -> dict[str, Array]:
-        return {"x": self.layer.backward(cotangent("output"), cache)}
+def activation(config: Config, dtype: DType, rng: Random) -> MapOperation[Map]:
+    """Each number of x (B, T, D) by itself, whatever D is."""
+    arguments.one_of("activation", config.activation, tuple(ACTIVATIONS))
+    return MapOperation(ACTIVATIONS[config.activation](), None, dtype)
 
 
 class SoftmaxOperation(Component[Softmax]):
@@ -79,10 +61,7 @@ class CrossEntropyOperation(Component[CrossEntropy]):
     def run(self, rng: Random | None, *, logits: Array, labels: Array) -> Outputs:
         logits = arguments.real_array("logits", logits, self.dtype, rank=3)
         arguments.require(logits.size > 0, "logits.shape", logits.shape, "is empty", "give some positions")
-        labels = arguments.id_array("labels", labels, logits.shape[-1])
-        fits, remedy = labels.shape == logits.shape[:2], f"give {logits.shape[:2]}"
-        arguments.require(fits, "labels.shape", labels.shape, f"does not fit logits {logits.shape}", remedy)
-        loss, cache = self.layer.forward(logits, labels)
+        loss, cache = self.layer.forward(logits, arguments.labels(labels, logits))
         return {"loss": loss}, cache
 
     def back(self, cotangent: Cotangent, cache: Cache) -> dict[str, Array]:

@@ -93,16 +93,20 @@ class Linear(Map):
             self.params["bias"] = np.zeros(outputs, dtype)
 
     def forward(self, x: Array) -> tuple[Array, Cache]:
-        weight = self.holder.params["weight"]
+        weight = self.holder.params["weight"]  # (O, I)
         rows = x.reshape(-1, x.shape[-1])  # (N, I): one large product instead of one for each sequence
         y = rows @ weight.T  # (N, O)
         if "bias" in self.params:
             y += self.params["bias"]
-        return y.reshape(*x.shape[:-1], len(weight)), rows
+        return y.reshape(*x.shape[:-1], len(weight)), rows  # (..., O)
 
     def backward(self, dy: Array, cache: Cache) -> Array:
-        """dW_oi = sum over rows of dy_o x_i; dx_i = sum over outputs of dy_o W_oi."""
-        rows, weight = cache, self.holder.params["weight"]
+        """dW_oi = sum over rows of dy_o x_i; dx_i = sum over outputs of dy_o W_oi.
+
+        Of y_o = sum_i x_i W_oi + b_o in every row: W_oi moves y_o by x_i, x_i moves every y_o by W_oi, and
+        b_o moves y_o by 1, so that its gradient is the sum of dy_o over the rows.
+        """
+        rows, weight = cache, self.holder.params["weight"]  # (N, I), (O, I)
         drows = dy.reshape(-1, dy.shape[-1])  # (N, O)
         dweight = drows.T @ rows  # (O, I)
         if not np.isfinite(dweight).all():
@@ -110,8 +114,8 @@ class Linear(Map):
             dweight = mix(drows.T, drows.T != 0, rows)
         self.holder.grads["weight"] += dweight
         if "bias" in self.params:
-            self.grads["bias"] += drows.sum(axis=0)
-        return (drows @ weight).reshape(*dy.shape[:-1], weight.shape[1])
+            self.grads["bias"] += drows.sum(axis=0)  # (O,)
+        return (drows @ weight).reshape(*dy.shape[:-1], weight.shape[1])  # (..., I)
 
 
 class Dropout(Layer):
@@ -133,4 +137,5 @@ class Dropout(Layer):
         return x * factor, factor
 
     def backward(self, dy: Array, cache: Cache) -> Array:
+        """y = x * factor, entry by entry, so dx = dy * factor: the factor of forward, not a new draw."""
         return dy if cache is None else dy * cache

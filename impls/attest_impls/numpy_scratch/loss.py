@@ -15,6 +15,7 @@ from .layers import Cache, Layer
 def log_softmax(logits: Array) -> Array:
     """x - max - log(sum(exp(x - max))): finite whatever the size of the logits."""
     shifted: Array = logits - logits.max(axis=-1, keepdims=True)
+    # log(exp(x_i) / sum_j exp(x_j)) = x_i - log(sum_j exp(x_j)), and the largest entry may be taken from all.
     shifted -= np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
     return shifted
 
@@ -43,7 +44,7 @@ class CrossEntropy(Layer):
         losses = -np.take_along_axis(log_p, labels[..., None], axis=-1)[..., 0]  # (B, T)
         if self.smoothing:
             losses = (1 - self.smoothing) * losses - self.smoothing * log_p.mean(axis=-1)
-        real = self.real(labels)
+        real = self.real(labels)  # (B, T)
         divisor = max(int(real.sum()) if count is None else count, 1)  # padding alone: 0 and not 0 / 0
         # Padding is left out by a choice and not by a factor of zero: 0 * nan is nan.
         loss = np.where(real, losses, 0).sum() / divisor
@@ -52,11 +53,14 @@ class CrossEntropy(Layer):
     def backward(self, dloss: Array | float, cache: Cache) -> Array:
         """dlogits = (p - wanted) / count at real labels, nothing at padding.
 
-        d(-log p_c)/dlogits_i = p_i - [i = c]; averaged over the wanted classes c this is p_i - wanted_i.
+        -log p_c = log(sum_j exp(x_j)) - x_c. The first term moves by exp(x_i) / sum_j exp(x_j) = p_i for a
+        step of x_i, the second by [i = c]: the slope is p_i - [i = c]. Averaged over the wanted classes c,
+        whose shares add up to 1, this is p_i - wanted_i.
         """
         log_p, labels, real, divisor = cache
         dlogits: Array = np.exp(log_p)  # (B, T, V): p
         dlogits -= self.smoothing / log_p.shape[-1]
+        # wanted is smoothing / V everywhere, taken above, and 1 - smoothing more at the label.
         at_label = np.take_along_axis(dlogits, labels[..., None], axis=-1) - (1 - self.smoothing)
         np.put_along_axis(dlogits, labels[..., None], at_label, axis=-1)
         dlogits *= dloss / divisor

@@ -31,8 +31,8 @@ class Projections(Layer):
     def project_backward(self, dq: Array, dk: Array, dv: Array, cache: Cache) -> tuple[Array, Array]:
         """`key_value` went two ways, so its gradient is the sum of both."""
         cache_q, cache_k, cache_v = cache
-        dquery = self.query.backward(dq, cache_q)
-        dkey_value = self.key.backward(dk, cache_k)
+        dquery = self.query.backward(dq, cache_q)  # (B, T, D)
+        dkey_value = self.key.backward(dk, cache_k)  # (B, S, D)
         dkey_value += self.value.backward(dv, cache_v)
         return dquery, dkey_value
 
@@ -67,11 +67,14 @@ class MultiHeadAttention(Projections):
         return output, weights, (cache_in, attended, cache_out)
 
     def backward(self, doutput: Array, cache: Cache, dweights: Array | None = None) -> tuple[Array, Array]:
-        """Gradients of `query` and `key_value`; in self-attention the caller adds them."""
+        """Gradients of `query` and `key_value`; in self-attention the caller adds them.
+
+        Splitting and merging move numbers and compute nothing, so the gradient moves the other way.
+        """
         cache_in, attended, cache_out = cache
         dheads = split(self.output.backward(doutput, cache_out), self.heads)  # (B, H, T, d)
         dq, dk, dv = self.attention.backward(dheads, attended, dweights)  # (B, H, T or S, d)
-        return self.project_backward(merge(dq), merge(dk), merge(dv), cache_in)
+        return self.project_backward(merge(dq), merge(dk), merge(dv), cache_in)  # (B, T, D), (B, S, D)
 
     @staticmethod
     def weights(cache: Cache) -> Array:
@@ -81,8 +84,8 @@ class MultiHeadAttention(Projections):
 
     def keys_values(self, key_value: Array) -> tuple[Array, Array]:
         """Keys and values (B, H, S, d) of every head, as generation keeps them."""
-        k, _ = self.key.forward(key_value)
-        v, _ = self.value.forward(key_value)
+        k, _ = self.key.forward(key_value)  # (B, S, D)
+        v, _ = self.value.forward(key_value)  # (B, S, D)
         return split(k, self.heads), split(v, self.heads)
 
     def read(self, query: Array, k: Array, v: Array, visible: Mask) -> Array:

@@ -28,7 +28,7 @@ class LayerNorm(Map):
         normed = x - x.mean(axis=-1, keepdims=True)  # (..., D)
         # In two passes: mean(x^2) - mean(x)^2 cancels when the mean is large.
         variance = np.square(normed).mean(axis=-1, keepdims=True)  # (..., 1)
-        root = np.sqrt(variance + self.eps)
+        root = np.sqrt(variance + self.eps)  # (..., 1)
         normed /= root
         y = normed * self.params["weight"]
         y += self.params["bias"]
@@ -37,15 +37,17 @@ class LayerNorm(Map):
     def backward(self, dy: Array, cache: Cache) -> Array:
         """With dn = dy * weight: dx = (dn - mean(dn) - n * mean(dn * n)) / root.
 
-        An input moves its own output, and through the mean and the root all outputs of its row. The second
-        term is what goes through the mean, the third what goes through the root.
+        An input moves its own output, and through the mean and the root all outputs of its row. One step of
+        x_i moves x_j - mean by [i = j] - 1/D, and the root by (x_i - mean) / (D root) = n_i / D. By the
+        quotient rule the slope of n_j along x_i is then ([i = j] - 1/D - n_j n_i / D) / root. Summed over j
+        with dn_j, the second term is what goes through the mean, the third what goes through the root.
         """
-        normed, root = cache
-        every_axis_but_the_last = tuple(range(dy.ndim - 1))
-        self.grads["weight"] += (dy * normed).sum(axis=every_axis_but_the_last)
-        self.grads["bias"] += dy.sum(axis=every_axis_but_the_last)
+        normed, root = cache  # (..., D), (..., 1)
+        rows = tuple(range(dy.ndim - 1))  # every axis but the last
+        self.grads["weight"] += (dy * normed).sum(axis=rows)  # (D,)
+        self.grads["bias"] += dy.sum(axis=rows)  # (D,)
         dnormed = dy * self.params["weight"]  # (..., D)
-        through_root = normed * (dnormed * normed).mean(axis=-1, keepdims=True)
+        through_root = normed * (dnormed * normed).mean(axis=-1, keepdims=True)  # (..., D)
         dx: Array = dnormed - dnormed.mean(axis=-1, keepdims=True)
         dx -= through_root
         dx /= root
@@ -68,11 +70,11 @@ class RMSNorm(Map):
     def backward(self, dy: Array, cache: Cache) -> Array:
         """With dn = dy * weight: dx = (dn - n * mean(dn * n)) / root.
 
-        An input moves its own output, and through the root all outputs of its row: the root moves by
-        x dx / (D root) for each input, and n by -n / root for each step of the root.
+        As for LayerNorm without the mean: one step of x_i moves the root by x_i / (D root) = n_i / D, and so
+        n_j by ([i = j] - n_j n_i / D) / root.
         """
-        normed, root = cache
-        self.grads["weight"] += (dy * normed).sum(axis=tuple(range(dy.ndim - 1)))
+        normed, root = cache  # (..., D), (..., 1)
+        self.grads["weight"] += (dy * normed).sum(axis=tuple(range(dy.ndim - 1)))  # (D,)
         dnormed = dy * self.params["weight"]  # (..., D)
         dx: Array = (dnormed - normed * (dnormed * normed).mean(axis=-1, keepdims=True)) / root
         return dx

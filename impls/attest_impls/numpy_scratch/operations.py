@@ -109,9 +109,9 @@ class MultiHeadOperation(Component[MultiHeadAttention]):
 
 
 class MapOperation(Component[M]):
-    """x (B, T, D) to an output of its shape, by a layer that takes x alone."""
+    """x (B, T, D) to one output (B, T, ...), by a layer that takes x alone. Without a width, D is free."""
 
-    def __init__(self, layer: M, width: int, dtype: DType) -> None:
+    def __init__(self, layer: M, width: int | None, dtype: DType) -> None:
         super().__init__(layer, dtype)
         self.width = width
 
@@ -210,10 +210,7 @@ class LossOperation(Component[CrossEntropy]):
     def run(self, rng: Random | None, *, logits: Array, labels: Array) -> Outputs:
         logits = arguments.real_array("logits", logits, self.dtype, rank=3)
         arguments.require(logits.shape[-1] > 0, "logits.shape", logits.shape, "has no classes", "give some")
-        labels = arguments.id_array("labels", labels, logits.shape[-1])
-        fits, remedy = labels.shape == logits.shape[:2], f"give {logits.shape[:2]}"
-        arguments.require(fits, "labels.shape", labels.shape, f"does not fit logits {logits.shape}", remedy)
-        loss, cache = self.layer.forward(logits, labels)
+        loss, cache = self.layer.forward(logits, arguments.labels(labels, logits))
         return {"loss": loss}, cache
 
     def back(self, cotangent: Cotangent, cache: Cache) -> dict[str, Array]:

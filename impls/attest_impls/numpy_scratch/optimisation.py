@@ -85,7 +85,9 @@ class Adam:
     def step(self, gradients: Arrays, rate: float, factor: float = 1.0) -> None:
         """One update from the gradients times `factor`, the one that clips.
 
-        Both averages start at zero, so the first ones are too small; dividing by 1 - beta^t puts that right.
+        Both averages start at zero, so the first ones are too small: after t equal gradients g the mean is
+        (1 - beta1^t) g. Dividing by 1 - beta^t puts that right. `size` holds that of the mean, `debias` the
+        root of that of the square. Every array here has the shape of its parameter.
         """
         self.count += 1
         size = float(rate) / (1 - self.beta1**self.count)

@@ -13,7 +13,7 @@ ATTENTION = (
         "M1.4a",
         "scaled_dot_product_attention multiplies a hidden NaN by a weight of zero",
         f"{_ISSUES}101967",
-        "case=attention[regime=unit dtype=float32 seed=1 B=1 H=1 T=1 S=2 d_k=1 d_v=1 mask=keys causal=False] "
+        "case=attention[regime=unit dtype=float32 seed=2 B=1 H=1 T=1 S=2 d_k=1 d_v=1 mask=keys causal=False] "
         "junk=nan",
     ),
     KnownFailure(

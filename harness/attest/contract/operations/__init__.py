@@ -8,6 +8,21 @@ from attest.contract.operations import embeddings  # isort: skip
 from attest.contract.operations import layers  # isort: skip
 from attest.contract.operations import training  # isort: skip
 from attest.contract.operations import generation  # isort: skip
+from attest.contract.operations import positions  # isort: skip
+from attest.contract.operations import self_attention  # isort: skip
+from attest.contract.operations import attention_variants  # isort: skip
+from attest.contract.operations import models  # isort: skip
 from attest.contract.operations import first_principles  # isort: skip
 
-__all__ = ["attention", "embeddings", "first_principles", "generation", "layers", "training"]
+__all__ = [
+    "attention",
+    "attention_variants",
+    "embeddings",
+    "first_principles",
+    "generation",
+    "layers",
+    "models",
+    "positions",
+    "self_attention",
+    "training",
+]

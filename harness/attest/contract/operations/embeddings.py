@@ -39,7 +39,8 @@ POSITIONAL_ENCODING = register_operation(
         note="x + positions",
         takes={"x": floats("B T D")},
         gives={"output": "B T D"},
-        reads=frozenset({"d_model", "max_len"}),
+        reads=frozenset({"d_model", "max_len", "positions"}),
+        parameters=parameters.positions,
     )
 )
 

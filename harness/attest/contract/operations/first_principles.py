@@ -105,3 +105,46 @@ HE = register_operation(
         gives={"output": "O I"},
     )
 )
+
+TOKENIZE = register_operation(
+    Operation(
+        name="tokenize",
+        form=Form.FUNCTION,
+        milestone="M10",
+        note="of the 20 in contract/vocabulary.py",
+        takes={"text": NUMBER},
+        gives={"ids": "T"},
+    )
+)
+
+DETOKENIZE = register_operation(
+    Operation(
+        name="detokenize",
+        form=Form.FUNCTION,
+        milestone="M10",
+        note="the text, as a str",
+        takes={"ids": ids("T")},
+    )
+)
+
+SPLIT_EXAMPLES = register_operation(
+    Operation(
+        name="split_examples",
+        form=Form.FUNCTION,
+        milestone="M10",
+        note="0 train, 1 validation, 2 test",
+        takes={"examples": ids("N L"), "seed": NUMBER},
+        gives={"part": "N"},
+    )
+)
+
+CONFUSION_MATRIX = register_operation(
+    Operation(
+        name="confusion_matrix",
+        form=Form.FUNCTION,
+        milestone="M10",
+        note="rows wanted, columns written",
+        takes={"wanted": ids("N"), "written": ids("N"), "classes": NUMBER},
+        gives={"counts": "C C"},
+    )
+)

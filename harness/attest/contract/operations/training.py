@@ -9,10 +9,14 @@ from attest.contract.operations.layers import LAYER
 SPECIAL = frozenset({"pad_id", "bos_id", "eos_id"})
 STACKS = frozenset({"num_encoder_layers", "num_decoder_layers"})
 VOCABULARIES = frozenset({"source_vocab", "target_vocab"})
-MODEL = LAYER | STACKS | VOCABULARIES | SPECIAL | {"max_len", "scale_embeddings", "tie"}
+# What a model in the manner of T5 chooses: relative positions, RMSNorm, unscaled scores, one table.
+OF_T5 = frozenset(
+    {"positions", "relative_buckets", "relative_distance", "norm_kind", "head_width", "attention_scale"}
+) | {"share_embeddings", "projection_scale"}
+MODEL = LAYER | STACKS | VOCABULARIES | SPECIAL | OF_T5 | {"max_len", "scale_embeddings", "tie"}
 SCHEDULE = frozenset({"d_model", "schedule", "warmup", "peak_rate", "floor_rate", "total_steps"})
 SIZES = {"D": "d_model", "V": "target_vocab"}
-TABLES = frozenset({"source_embedding.weight", "target_embedding.weight"})
+TABLES = frozenset({"source_embedding.weight", "target_embedding.weight", "embedding.weight"})
 SOURCE = ids("B S", "source_vocab", some=True)
 TARGET = ids("B T", "target_vocab")
 

@@ -61,7 +61,7 @@ class positions_on_the_fly(Sinusoids):
 
 @variant("M3")
 class no_buffers(ReferenceComponent):
-    """The table is no buffer that anybody can see."""
+    """The table is not among the buffers that the component lists."""
 
     def buffers(self) -> dict[str, Array]:
         return {}
@@ -130,7 +130,7 @@ class dropout_before_the_activation(FeedForward):
 
 @variant("M3")
 class a_generator_for_each_place(ReferenceComponent):
-    """Each place of dropout draws from a stream of its own, numbered in the order of use."""
+    """Each place of dropout draws from a separate stream, numbered in the order of use."""
 
     def noise(self) -> Any:
         return None if self.seed is None else Streams(self.seed)
@@ -161,6 +161,8 @@ class residual_added_last(Residual):
 class only_gelu(ReferenceImplementation):
     """ReLU is not offered."""
 
+    supports: Any = None  # claims nothing: NotImplementedError then says that an option is not offered
+
     def build(self, operation: str, config: Config, kind: type[ReferenceComponent] | None = None) -> Any:
         if config.activation == "relu" and "d_ff" in OPERATIONS[operation].reads:
             raise NotImplementedError("activation='relu'; gelu is there")
@@ -170,6 +172,8 @@ class only_gelu(ReferenceImplementation):
 @variant("M3")
 class only_relu_with_biases(ReferenceImplementation):
     """GELU and maps without biases are not offered."""
+
+    supports: Any = None  # claims nothing: NotImplementedError then says that an option is not offered
 
     def build(self, operation: str, config: Config, kind: type[ReferenceComponent] | None = None) -> Any:
         if "d_ff" in OPERATIONS[operation].reads and (config.activation == "gelu" or not config.bias):

@@ -16,6 +16,7 @@ from attest.judging.laws import FORMULA
 from attest.milestones.m04_layers.cases.layers import LayerCase
 from attest.outcomes import Expected
 
+# 1, then small and odd lengths, then one beyond 8 and one beyond 16, where blocks end.
 LENGTHS = (1, 2, 3, 4, 5, 9, 17)
 NARROW = ("float16", "bfloat16")
 
@@ -61,6 +62,6 @@ def expect_any_length(impl: JudgedImplementation, part: str) -> None:
         FORMULA.check(impl, case)
 
 
-def has(component: JudgedComponent, method: str) -> bool:
+def has_method(component: JudgedComponent, method: str) -> bool:
     """Whether the component has an optional method."""
     return callable(getattr(component.component, method, None))

@@ -88,7 +88,7 @@ class fit_reads_ahead(ReferenceTrainer):
 
 @variant("M5", spared=LONG)
 class evaluates_row_by_row(ReferenceTrainer):
-    """Every row is a batch of its own."""
+    """Every row is passed through the model as a batch of one."""
 
     def evaluate(self, batches: Iterable[Arrays]) -> dict[str, float]:
         rows = [{n: x[i : i + 1] for n, x in b.items()} for b in batches for i in range(len(b["source"]))]

@@ -32,7 +32,7 @@ class Kept:
         self.array, self.room = array, room
 
     def appended(self, new: Array) -> Kept:
-        """Behind the last token; a second continuation of the same tokens gets a copy of its own."""
+        """Behind the last token; a second continuation of the same tokens gets a copy."""
         start = self.array.shape[2]
         stop = start + new.shape[2]
         room = self.room
@@ -89,7 +89,7 @@ class Cache(Part):
         return LayerCache(Kept(np.zeros((B, H, 0, d))), Kept(np.zeros((B, H, 0, d))), k.value, v.value)
 
     def check_room(self, state: State, new: int) -> None:
-        if state.length + new > self.config.max_len:
+        if state.length + new > self.config.max_len and self.config.ends_at_max_len:
             raise ValueError(
                 f"length={state.length + new} exceeds max_len={self.config.max_len}; "
                 "stop earlier or raise max_len"
@@ -111,6 +111,7 @@ class Cache(Part):
         memory_mask, offset = model.memory_mask(state.source), self.offset(state)
         where = Where(allowed, memory_mask, offset=offset, place="decoder")
         x = model.target_input(tokens, p, where)
+        where = stack.in_stack(p.at("decoder"), where)
         layers = []
         for i, held in enumerate(state.layers):
             scope = stack.layer_scope(p.at("decoder"), i)

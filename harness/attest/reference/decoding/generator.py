@@ -37,6 +37,11 @@ class ReferenceGenerator(ReferenceComponent):
 
     architecture: ClassVar[Architecture] = ENCODER_DECODER
 
+    @property
+    def cache(self) -> Any:
+        """The part that starts, steps and reorders."""
+        return self.parts.cache
+
     def __call__(self, *, max_len: int, **settings: Any) -> dict[str, Array]:  # type: ignore[override]
         name = self.architecture.prompt_keyword
         prompt = settings.pop(name)
@@ -132,11 +137,12 @@ class ReferenceGenerator(ReferenceComponent):
 
     def start(self, prompt: Array, p: Scope) -> State:
         """The state before anything is read of the stream that is written."""
-        return self.parts.cache.start(prompt, p)
+        started: State = self.cache.start(prompt, p)
+        return started
 
     def advance(self, state: State, tokens: Array, p: Scope | None = None) -> tuple[Array, State]:
         """Logits (R, V) of what may follow these tokens (R, 1)."""
-        logits, state = self.parts.cache.step(state, tokens, self.scope() if p is None else p)
+        logits, state = self.cache.step(state, tokens, self.scope() if p is None else p)
         return self.last_position(logits.value), state
 
     def last_position(self, logits: Array) -> Array:
@@ -174,7 +180,8 @@ class ReferenceGenerator(ReferenceComponent):
         return self.advance(state, np.array([[h.tokens[-1]] for h in live], dtype=np.int64))
 
     def reorder(self, state: State, rows: Array) -> State:
-        return self.parts.cache.reorder(state, rows)
+        reordered: State = self.cache.reorder(state, rows)
+        return reordered
 
     def choose(
         self, logits: Array, live: list[Hypothesis], draws: list[np.random.Generator], chosen: dict[str, Any]

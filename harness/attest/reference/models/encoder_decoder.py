@@ -32,10 +32,14 @@ class EncoderDecoder(Part):
         return self.source_mask(source)
 
     def source_input(self, source: Array, p: Scope) -> Var:
-        return self.parts.embedding(source, p["source_embedding.weight"], Where())
+        return self.parts.embedding(source, self.table(p, "source_embedding"), Where())
 
     def target_input(self, target: Array, p: Scope, where: Where) -> Var:
-        return self.parts.embedding(target, p["target_embedding.weight"], where)
+        return self.parts.embedding(target, self.table(p, "target_embedding"), where)
+
+    def table(self, p: Scope, side: str) -> Var:
+        """The rows of one side, or those that both share."""
+        return p["embedding.weight"] if self.config.share_embeddings else p[f"{side}.weight"]
 
     def encode(self, source: Array, p: Scope) -> Var:
         where = Where(self.source_mask(source), place="encoder")

@@ -17,7 +17,12 @@ class ReferenceModel(ReferenceComponent):
 
     architecture: ClassVar[Architecture]
 
-    def step(self, state: State, tokens: Array) -> tuple[Array, State]:
+    @property
+    def cache(self) -> Any:
+        """The part that starts, steps and reorders."""
+        return self.parts.cache
+
+    def step(self, state: Any, tokens: Array) -> tuple[Array, Any]:
         written = self.architecture.written
         given = self.accept({written: tokens})[written]
         if len(given) != len(state.tokens):
@@ -25,15 +30,15 @@ class ReferenceModel(ReferenceComponent):
                 f"tokens={given.shape} must have {len(state.tokens)} rows; one per row of the state"
             )
         with np.errstate(all="ignore"):
-            logits, grown = self.parts.cache.step(state, given, self.scope())
+            logits, grown = self.cache.step(state, given, self.scope())
         return np.array(logits.value, dtype=self.dtype), grown
 
-    def reorder(self, state: State, rows: Array) -> State:
+    def reorder(self, state: Any, rows: Array) -> Any:
         rows = np.asarray(rows)
         held = len(state.tokens)
         if rows.ndim != 1 or ((rows < 0) | (rows >= held)).any():
             raise ValueError(f"rows={rows.tolist()} must be row numbers below {held}; give one axis of them")
-        return self.parts.cache.reorder(state, rows)
+        return self.cache.reorder(state, rows)
 
 
 class ReferenceTransformer(ReferenceModel):
@@ -58,4 +63,5 @@ class ReferenceTransformer(ReferenceModel):
     def start(self, source: Array) -> State:
         given = self.accept({"source": source})
         with np.errstate(all="ignore"):
-            return self.parts.cache.start(given["source"], self.scope())
+            started: State = self.cache.start(given["source"], self.scope())
+        return started

@@ -25,7 +25,8 @@ class Attention(Part):
         return ops.matmul(q, ops.swap(k))
 
     def scale(self, scores: Var, q: Var, k: Var, where: Where) -> Var:
-        return ops.scale(scores, 1.0 / math.sqrt(q.shape[-1]))
+        own = self.config.attention_scale
+        return ops.scale(scores, 1.0 / math.sqrt(q.shape[-1]) if own is None else own)
 
     def biased(self, scores: Var, where: Where) -> Var:
         """With the bias of a positional encoding that has one."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from attest.reference import ops
 from attest.reference.parts.part import Inputs, Outputs, Part, formula
 from attest.reference.parts.where import Where
@@ -32,16 +34,34 @@ class Embedding(Part):
         tokens = ops.scale(self.embed(ids, table), self.scale())
         return self.parts.dropout(self.parts.positions.add(tokens, where), "embedding")
 
+    def of_model(self, ids: Array, p: Scope, where: Where, segments: Array | None = None) -> Var:
+        """The input of a model with one stream: tokens, segments and positions, then their norm."""
+        x = ops.scale(self.embed(ids, p["embedding.weight"]), self.scale())
+        if self.config.segments:
+            kinds = np.zeros_like(ids) if segments is None else segments
+            x = ops.add(x, ops.take(p["segment_embedding.weight"], kinds))
+        x = self.parts.positions.add(x, where.but(table=p.get("position_embedding.weight")))
+        x = self.parts.norm(x, p.at("embedding_norm")) if self.config.embedding_norm else x
+        return self.parts.dropout(x, "embedding")
+
 
 class Logits(Part):
     """The last map of the model: raw logits (B, T, V)."""
 
     def weight(self, p: Scope) -> Var:
-        """(V, D); the target embedding itself when tied."""
-        return p["target_embedding.weight"] if self.config.tie else p["projection.weight"]
+        """(V, D); the embedding of what is written itself when tied."""
+        if not self.config.tie:
+            return p["projection.weight"]
+        shared = p.get("embedding.weight")
+        return p["target_embedding.weight"] if shared is None else shared
+
+    def scaled(self, x: Var) -> Var:
+        """What the projection reads."""
+        factor = self.config.projection_scale
+        return x if factor == 1.0 else ops.scale(x, factor)
 
     def __call__(self, x: Var, p: Scope) -> Var:
-        logits = ops.matmul(x, ops.swap(self.weight(p)))
+        logits = ops.matmul(self.scaled(x), ops.swap(self.weight(p)))
         bias = p.get("projection.bias")
         return logits if bias is None else ops.add(logits, bias)
 

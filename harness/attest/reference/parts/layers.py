@@ -1,4 +1,4 @@
-"""Encoder and decoder layers and their stacks: section 3.1 of the paper.
+"""Encoder and decoder layers and their stacks: section 3.1 of the paper; the layer of decoder-only models.
 
 Shapes: B batch, T target length, S source length, D width.
 """
@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from attest.reference import ops
+from attest.reference.parts.norms import Sublayer
 from attest.reference.parts.part import Inputs, Outputs, Part, formula
 from attest.reference.parts.where import Where
 from attest.reference.scope import Scope
@@ -42,6 +44,39 @@ class Layers(Part):
         x = residual(x, lambda y: self.cross_attention(y, memory, cross, where.across()), p.at("norm1"))
         return residual(x, lambda y: self.parts.feed_forward(y, p.at("feed_forward")), p.at("norm2"))
 
+    def causal_layer(self, x: Var, p: Scope, where: Where) -> Var:
+        """Masked self-attention and feed-forward."""
+        own = p.at("self_attention")
+        return self.causal_block(x, lambda y: self.decoder_self_attention(y, own, where), p)
+
+    def causal_block(self, x: Var, attend: Sublayer, p: Scope) -> Var:
+        """The wiring around attention, whether that reads a sequence or a cache."""
+        if self.config.parallel:
+            return self.parallel_block(x, attend, p)
+        x = self.parts.residual(x, attend, p.at("norm0"))
+        return self.parts.residual(x, lambda y: self.feed_forward(y, p), p.at("norm1"))
+
+    def parallel_block(self, x: Var, attend: Sublayer, p: Scope) -> Var:
+        """x + attention(norm0(x)) + feed_forward(norm1(x)): both read the same x."""
+        norm, dropout = self.parts.norm, self.parts.dropout
+        attended = dropout(attend(norm(x, p.at("norm0"))), "sublayer")
+        fed = dropout(self.feed_forward(norm(x, p.at("norm1")), p), "sublayer")
+        return ops.add(ops.add(x, attended), fed)
+
+    def feed_forward(self, x: Var, p: Scope) -> Var:
+        return self.parts.feed_forward(x, p.at("feed_forward"))
+
+    def causal_stack(self, x: Var, p: Scope, where: Where) -> Var:
+        """Causal layers, and a last norm where norm is pre."""
+        where = self.in_stack(p, where)
+        for i in range(self.config.num_decoder_layers):
+            x = self.causal_layer(x, self.layer_scope(p, i), where.but(layer=i))
+        return self.final_norm(x, p)
+
+    def in_stack(self, p: Scope, where: Where) -> Where:
+        """With the table of relative positions that all layers of a stack share."""
+        return where.but(table=p.get("relative.weight"))
+
     def layer_scope(self, p: Scope, i: int) -> Scope:
         """The parameters of layer i of a stack."""
         return p.at(str(i))
@@ -51,6 +86,7 @@ class Layers(Part):
         return self.parts.norm(x, p.at("norm")) if self.config.norm == "pre" else x
 
     def encoder(self, x: Var, p: Scope, where: Where) -> Var:
+        where = self.in_stack(p, where)
         for i in range(self.config.num_encoder_layers):
             x = self.encoder_layer(x, self.layer_scope(p, i), where.but(layer=i))
         return self.final_norm(x, p)
@@ -60,6 +96,7 @@ class Layers(Part):
         return memory
 
     def decoder(self, x: Var, memory: Var, p: Scope, where: Where) -> Var:
+        where = self.in_stack(p, where)
         for i in range(self.config.num_decoder_layers):
             read = self.memory_for_layer(i, memory)
             x = self.decoder_layer(x, read, self.layer_scope(p, i), where.but(layer=i))
@@ -86,3 +123,9 @@ def _decoder_layer(parts: Parts, p: Scope, inputs: Inputs) -> Outputs:
 def _decoder(parts: Parts, p: Scope, inputs: Inputs) -> Outputs:
     where = Where.of(inputs, "decoder")
     return {"output": parts.layers.decoder(inputs["x"], inputs["memory"], p, where)}
+
+
+@formula("causal_layer")
+def _causal_layer(parts: Parts, p: Scope, inputs: Inputs) -> Outputs:
+    where = parts.layers.in_stack(p, Where.of(inputs, "decoder"))
+    return {"output": parts.layers.causal_layer(inputs["x"], p, where)}

@@ -43,6 +43,19 @@ class Masks(Part):
             return both
         return given[0] if given else None
 
+    def within_window(self, mask: Array | None, where: Where, T: int, S: int) -> Array | None:
+        """The mask of a query that sees itself and the window - 1 positions before; as given without one."""
+        if self.config.window is None or where.place == "cross":
+            return mask
+        near = self.near(where.queries(T)[:, :, None] - where.keys(T, S)[:, None, :])
+        return near if mask is None else near & np.asarray(mask).astype(bool)
+
+    def near(self, distance: Array) -> Array:
+        """Whether a key so far before its query may be seen; negative: it comes behind."""
+        assert self.config.window is not None
+        near: Array = (distance >= 0) & (distance < self.config.window)
+        return near
+
     def allowed(self, where: Where, T: int, S: int) -> Array | None:
         """What T queries may see of S keys; None when they may see everything."""
         triangle = self.causal_allowed(T, S) if where.causal else None

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from attest.reference.tape import Array, Var
 
 
@@ -24,12 +26,19 @@ class Where:
     layer: int | None = None  # the layer's number in its stack; None for a layer by itself
     place: str = "alone"  # alone (the operation `attention`), heads, encoder, decoder or cross
     bias: Var | None = None  # added to the scaled scores
+    positions: Array | None = None  # (B, T) of the queries; None: they count on from `offset`
+    key_positions: Array | None = None  # (B, S); None: those of the queries, or from 0 on behind a cache
+    table: Var | None = None  # learned: the rows of positions; relative: the numbers of a stack's buckets
 
     @classmethod
     def of(cls, inputs: Mapping[str, Any], place: str = "alone") -> Where:
         """From the inputs of an operation."""
         return cls(
-            inputs.get("mask"), inputs.get("memory_mask"), bool(inputs.get("causal", False)), place=place
+            inputs.get("mask"),
+            inputs.get("memory_mask"),
+            bool(inputs.get("causal", False)),
+            place=place,
+            positions=inputs.get("positions"),
         )
 
     def but(self, **changes: Any) -> Where:
@@ -37,4 +46,20 @@ class Where:
 
     def across(self) -> Where:
         """From a decoder layer to its cross-attention: every query may read the whole memory."""
-        return self.but(mask=self.memory_mask, memory_mask=None, causal=False, place="cross")
+        return self.but(mask=self.memory_mask, memory_mask=None, causal=False, place="cross", table=None)
+
+    def queries(self, T: int) -> Array:
+        """(B or 1, T): where the queries stand."""
+        if self.positions is not None:
+            return self.positions
+        counted: Array = self.offset + np.arange(T)[None, :]
+        return counted
+
+    def keys(self, T: int, S: int) -> Array:
+        """(B or 1, S): where the keys stand. The last key is that of the last query."""
+        if self.key_positions is not None:
+            return self.key_positions
+        if self.positions is not None and T == S:
+            return self.positions
+        counted: Array = self.offset + T - S + np.arange(S)[None, :]
+        return counted

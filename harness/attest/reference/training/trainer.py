@@ -121,7 +121,7 @@ class ReferenceTrainer:
         return self.model.accept({**streams, written: read}), labels
 
     def noisily(self, run: Callable[[], Any]) -> Any:
-        """In training mode, with noise of its own for every pass; afterwards the mode is as before."""
+        """In training mode, with new noise for every pass; afterwards the mode is as before."""
         before, self.model.seed = self.model.seed, self.training_seed()
         self.draws += 1
         try:

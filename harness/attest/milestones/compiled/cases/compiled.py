@@ -15,9 +15,10 @@ from attest.checks.arrays import expect
 from attest.contract import OPERATIONS, Array, Config, Form, Operation
 from attest.judging.inputs import inputs_of as drawn_inputs
 
+# 1 comes first: compilers specialise on it. Then lengths that a program for the first ones must still serve.
 LENGTHS = (1, 2, 3, 4, 5, 9, 17)
 REPORTED = ("graphs", "graph_breaks", "compilations", "compiled_calls")
-B = 2
+B = 2  # a batch of 1 would be specialised: torch's dynamic shapes start at 2
 SIZES = Config(
     d_model=8,
     num_heads=2,
@@ -45,9 +46,9 @@ def config_of(impl: JudgedImplementation, operation: str) -> Config:
     return SIZES.but(dtype=impl.dtypes[0])
 
 
-def new(impl: JudgedImplementation, operation: str) -> JudgedComponent:
+def new_component(impl: JudgedImplementation, operation: str) -> JudgedComponent:
     """A component that has not been called yet."""
-    config = impl.placed(config_of(impl, operation))
+    config = impl.with_run_options(config_of(impl, operation))
     return JudgedComponent(operation, impl.construct(operation, config), config, impl)
 
 

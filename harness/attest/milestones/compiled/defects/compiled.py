@@ -16,7 +16,7 @@ from attest.reference.training.trainer import ReferenceTrainer
 
 
 class Counted(ReferenceComponent):
-    """Every job is a graph of its own, made on first use."""
+    """Every job has one graph, made on first use."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -44,7 +44,7 @@ class Counted(ReferenceComponent):
 
 
 class CountedTransformer(Counted, ReferenceTransformer):
-    """A step is a job of its own."""
+    """A step counts as one job."""
 
     def step(self, state: Any, tokens: Array) -> tuple[Array, Any]:
         result = super().step(state, tokens)
@@ -53,7 +53,7 @@ class CountedTransformer(Counted, ReferenceTransformer):
 
 
 class CountedTrainer(ReferenceTrainer):
-    """A training step is a job of its own."""
+    """A training step counts as one job."""
 
     def accumulate(self, batches: Any) -> dict[str, float]:
         result = super().accumulate(batches)

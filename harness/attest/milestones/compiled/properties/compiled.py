@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from attest.milestones.compiled.cases.compiled import (
     batch,
     config_of,
     inputs_of,
-    new,
+    new_component,
     operations,
     report_of,
     tokens,
@@ -28,6 +29,7 @@ from attest.outcomes import NotOffered, NotRun
 from attest.reference.oracle import expected, random_parameters
 
 Job = tuple[Any, Callable[[], Any]]
+# A cache that grows by blocks, or a length that is a constant of the graph, compiles anew within 100 steps.
 STEPS = 100
 UNFIT = (
     "k of length 5 and v of length 4",
@@ -39,20 +41,20 @@ UNFIT = (
 
 def jobs(impl: JudgedImplementation) -> dict[str, Job]:
     """The components and what is done with them; what is not offered is left out."""
-    model, decoder = new(impl, "transformer"), new(impl, "transformer")
+    model, decoder = new_component(impl, "transformer"), new_component(impl, "transformer")
     inputs = inputs_of("transformer", model.config, 4)
     found: dict[str, Job] = {"the forward pass": (model.component, lambda: model(**inputs))}
     if hasattr(decoder.component, "start"):
         state = decoder.start(inputs["source"])
         found["a decoding step"] = (decoder.component, lambda: decoder.step(state, tokens()))
-    trainer = impl.construct("trainer", impl.placed(config_of(impl, "trainer")))
+    trainer = impl.construct("trainer", impl.with_run_options(config_of(impl, "trainer")))
     found["a training step"] = (trainer, lambda: guarded("trainer.step", lambda: trainer.step(batch())))
     return found
 
 
 @verifies("MC.1")
 def each_job_is_one_graph(impl: JudgedImplementation) -> None:
-    """Of components that have done nothing else."""
+    """Each component, used for one job only, makes one graph without a break."""
     for name, (component, run) in jobs(impl).items():
         note_case(f"{name} of a new component", name)
         before = report_of(component, name)
@@ -66,8 +68,8 @@ def each_job_is_one_graph(impl: JudgedImplementation) -> None:
 
 @verifies("MC.2")
 def a_hundred_steps_compile_at_most_twice(impl: JudgedImplementation) -> None:
-    """Once for the step, once more for a second form of its inputs."""
-    model = new(impl, "transformer")
+    """100 steps compile once for the step, and at most once more for a second form of inputs."""
+    model = new_component(impl, "transformer")
     note_case(f"{STEPS} steps of one token, {B} rows", "decoding")
     state = model.start(inputs_of("transformer", model.config, 4)["source"])
     before = report_of(model.component, "transformer")["compilations"]
@@ -79,7 +81,7 @@ def a_hundred_steps_compile_at_most_twice(impl: JudgedImplementation) -> None:
 
 @verifies("MC.3")
 def every_length_is_right(impl: JudgedImplementation) -> None:
-    """Up and down again, with one component."""
+    """One component equals the reference at every length, going up and down again."""
     for operation in (record.name for record in operations()):
         if impl.offers(operation):
             component = impl.build(operation, config_of(impl, operation))
@@ -104,11 +106,11 @@ def expect_right(impl: JudgedImplementation, component: JudgedComponent, paramet
 
 @verifies("MC.4")
 def a_kept_output_stays(impl: JudgedImplementation) -> None:
-    """The very array that a forward pass gave, after the next one."""
+    """The array that a forward pass returned keeps its numbers during the next pass."""
     for operation in ("attention", "encoder_layer", "transformer"):
         if not impl.offers(operation):
             continue
-        component = new(impl, operation)
+        component = new_component(impl, operation)
         note_case(f"{operation} called twice", "forward")
         first, second = (inputs_of(operation, component.config, 4, seed) for seed in (0, 1))
         kept = guarded(operation, lambda c=component, i=first: c.component(**fresh(i)))  # type: ignore[misc]
@@ -120,8 +122,8 @@ def a_kept_output_stays(impl: JudgedImplementation) -> None:
 
 @verifies("MC.4")
 def kept_logits_stay(impl: JudgedImplementation) -> None:
-    """The very array that a step gave, after the next two steps."""
-    model = new(impl, "transformer")
+    """The array that a step returned keeps its numbers during the next two steps."""
+    model = new_component(impl, "transformer")
     note_case("three steps", "decoding")
     state = model.start(inputs_of("transformer", model.config, 4)["source"])
     step = model.component.step
@@ -134,11 +136,11 @@ def kept_logits_stay(impl: JudgedImplementation) -> None:
 
 @verifies("MC.5")
 def bad_input_is_refused(impl: JudgedImplementation) -> None:
-    """By a component that has not run, and by the same one after it has."""
+    """A component refuses bad input before its first call and after it."""
     for operation, wrongs in bad_inputs(impl).items():
         if not impl.offers(operation):
             continue
-        component = new(impl, operation)
+        component = new_component(impl, operation)
         for when in ("at first", "after a good call"):
             for what, inputs in wrongs.items():
                 note_case(f"{operation}: {what}, {when}", when)
@@ -170,10 +172,10 @@ def bad_inputs(impl: JudgedImplementation) -> dict[str, dict[str, dict[str, Any]
 
 @verifies("MC.5")
 def one_token_too_many_is_refused(impl: JudgedImplementation) -> None:
-    """The cache has max_len places."""
+    """The cache has max_len places, and a step beyond them is refused."""
     if not impl.offers("transformer"):
         return
-    model = new(impl, "transformer")
+    model = new_component(impl, "transformer")
     if not hasattr(model.component, "start"):
         return
     note_case("a step of max_len + 1 tokens, and one out of the vocabulary", "decoding")
@@ -186,11 +188,11 @@ def one_token_too_many_is_refused(impl: JudgedImplementation) -> None:
 
 @verifies("MC.6")
 def compiled_code_really_ran(impl: JudgedImplementation) -> None:
-    """Every call is one more run of a graph."""
+    """Every call runs a graph once more."""
     for operation in ("attention", "multi_head_attention", "encoder_layer", "transformer"):
         if not impl.offers(operation):
             continue
-        component = new(impl, operation)
+        component = new_component(impl, operation)
         ran = report_of(component.component, operation)["compiled_calls"]
         for n in (4, 3, 4):
             note_case(f"{operation} of length {n}", operation)
@@ -203,40 +205,40 @@ def compiled_code_really_ran(impl: JudgedImplementation) -> None:
 
 @verifies("MC.7")
 def everything_is_made_on_the_device_of_the_input(impl: JudgedImplementation) -> None:
-    """Forward, loss and cached decoding on fake CUDA tensors; with gradients on the meta device."""
+    """Forward, loss and decoding run on fake CUDA tensors, and gradients on the meta device."""
     from attest.adapters.placement import is_torch, on_fake_cuda, without_numbers
 
     if impl.sealed:
         raise NotRun("its modules are put on another device, as cannot be done across a seal; run open")
     config = config_of(impl, "transformer")
     names = [name for name in ("transformer", "loss") if impl.offers(name)]
-    built = [impl.construct(name, impl.placed(config).but(device="cpu")) for name in names]
+    built = [impl.construct(name, impl.with_run_options(config).but(device="cpu")) for name in names]
     if not all(is_torch(component) for component in built):
         raise NotOffered("its components hold no torch module as `module` and no `config`")
     note_case(f"{', '.join(names)} on fake CUDA tensors", "fake cuda")
     with on_fake_cuda(*built) as copies:
-        use(impl, names, copies, config, gradients=False, where="fake CUDA tensors")
+        expect_runs(impl, names, copies, config, gradients=False, where="fake CUDA tensors")
     note_case(f"{', '.join(names)} on the meta device", "meta")
     with without_numbers():
-        moved = [impl.construct(name, impl.placed(config).but(device="meta")) for name in names]
-        use(impl, names, moved, config, gradients=True, where="the meta device")
+        moved = [impl.construct(name, impl.with_run_options(config).but(device="meta")) for name in names]
+        expect_runs(impl, names, moved, config, gradients=True, where="the meta device")
 
 
 @verifies("MC.7a")
 def a_real_device_gives_the_same(impl: JudgedImplementation) -> None:
-    """On the GPU: forward, loss, cached decoding and gradients, and the logits of the reference."""
+    """On the GPU everything runs, and the logits are the reference's."""
     config = config_of(impl, "transformer").but(device="cuda")
     names = [name for name in ("transformer", "loss") if impl.offers(name)]
     built = [impl.construct(name, config.but(options=impl.options)) for name in names]
     note_case(f"{', '.join(names)} on CUDA", "cuda")
-    use(impl, names, built, config, gradients=True, where="CUDA")
+    expect_runs(impl, names, built, config, gradients=True, where="CUDA")
     model = JudgedComponent("transformer", built[0], config, impl)
     parameters = random_parameters("transformer", config, np.random.default_rng(5))
     model.load(parameters)
     expect_right(impl, model, parameters, 5)
 
 
-def use(
+def expect_runs(
     impl: JudgedImplementation,
     names: list[str],
     components: list[Any],
@@ -250,19 +252,18 @@ def use(
         part = JudgedComponent(name, component, config, impl)
         inputs = inputs_of(name, config, 4)
         done = f"{name} on {where}"
-        placed(done, lambda p=part, i=inputs: p(**i))  # type: ignore[misc]
+        expect_on_device(done, partial(part, **inputs))
         if gradients:
-            cotangent = expected(
-                name, config, random_parameters(name, config, np.random.default_rng(5)), inputs
-            )
+            parameters = random_parameters(name, config, np.random.default_rng(5))
             output = OPERATIONS[name].output
-            ones = {output: np.ones_like(cotangent[output].value, dtype=np.float32)}
-            placed(f"the backward pass of {done}", lambda p=part, i=inputs, o=ones: p.gradients(i, o))  # type: ignore[misc]
+            shape = expected(name, config, parameters, inputs)[output].value.shape
+            ones = {output: np.ones(shape, np.float32)}
+            expect_on_device(f"the backward pass of {done}", partial(part.gradients, inputs, ones))
         if hasattr(component, "start"):
-            placed(f"cached decoding of {done}", lambda p=part, i=inputs: decode(p, i["source"]))  # type: ignore[misc]
+            expect_on_device(f"cached decoding of {done}", partial(decode, part, inputs["source"]))
 
 
-def placed(what: str, call: Callable[[], Any]) -> None:
+def expect_on_device(what: str, call: Callable[[], Any]) -> None:
     """Run the call; any exception means that a tensor is on the wrong device."""
     try:
         call()
@@ -283,7 +284,7 @@ def decode(model: JudgedComponent, source: Any) -> None:
 
 @verifies("MC.8")
 def heads_and_positions_are_not_confused(impl: JudgedImplementation) -> None:
-    """As many positions as heads, and more; the two axes are swapped in memory on the way."""
+    """As many positions as heads give the right result; the two axes are swapped on the way."""
     if not impl.offers("multi_head_attention"):
         return
     component = impl.build("multi_head_attention", config_of(impl, "multi_head_attention"))
@@ -295,7 +296,7 @@ def heads_and_positions_are_not_confused(impl: JudgedImplementation) -> None:
 
 @verifies("MC.8")
 def permuted_keys_are_read_right(impl: JudgedImplementation) -> None:
-    """Keys that lie in memory as (B, H, d, S), or with the heads behind the positions, are the same keys."""
+    """Keys stored as (B, H, d, S), or with heads behind positions, give the same result."""
     component = impl.build("attention", config_of(impl, "attention"))
     rng = np.random.default_rng(7)
     for n in (3, 5):

@@ -198,7 +198,7 @@ class softmax_over_heads(Attention):
 
 @defect("M1.3", "M1.2")
 class sigmoid(Attention):
-    """Each score goes through a sigmoid of its own."""
+    """Each score goes through a sigmoid by itself, so weights do not sum to one."""
 
     def weights_from(self, scores: Var, allowed: Array | None, where: Where) -> Var:
         y = 1.0 / (1.0 + np.exp(-scores.value))
@@ -246,7 +246,7 @@ class scores_clipped(Attention):
 
 @defect("M1.9", "M1.2")
 class half_precision_inside(Attention):
-    """Scores are computed in float16, whatever was asked for."""
+    """Scores are computed in float16 for every dtype."""
 
     def scale(self, scores: Var, q: Var, k: Var, where: Where) -> Var:
         x = super().scale(scores, q, k, where)

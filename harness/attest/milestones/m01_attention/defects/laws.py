@@ -1,4 +1,4 @@
-"""Defects of attention that break work, order, batch, refusals or hygiene.
+"""Defects of attention that break work, order, batch or refusals, or have side effects.
 
 Shapes: q (B, T, d), k and v (B, S, d), with a head axis after B where there are heads.
 """
@@ -229,7 +229,7 @@ class reseeds_global_rng(ReferenceComponent):
 
 @defect("M1.15")
 class nondeterministic_eval(ReferenceComponent):
-    """A trace of noise is added in eval too."""
+    """A little noise is added in eval too."""
 
     def release(self, outputs: Mapping[str, Var]) -> dict[str, Array]:
         noise = np.random.default_rng()

@@ -255,7 +255,7 @@ class causal_ignored(Masks):
 
 @defect("M1.5")
 class future_values_leak(Attention):
-    """A trace of the mean of all values is added, those of the future included."""
+    """A small share of the mean of all values is added, those of the future included."""
 
     def mix(self, weights: Var, v: Var, where: Where) -> Var:
         mean = Var(np.full((*v.shape[:-2], weights.shape[-2], v.shape[-2]), 1e-4 / v.shape[-2]))

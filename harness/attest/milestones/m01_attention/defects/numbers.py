@@ -1,4 +1,4 @@
-"""Attention that is right but for its numbers: clamped, coarse, or with small ones left out.
+"""Attention with the right formula and wrong numbers: clamped, coarse, or with small ones left out.
 
 They differ in one constant, which is part of the name, so that a diagnosis can say it.
 """

@@ -86,7 +86,7 @@ class results_in_float64(ReferenceComponent):
 
 @defect("M1.15", "M2.13", "M3.10a", "M4.12")
 class builder_memoised(ReferenceImplementation):
-    """The builder returns one component for all who ask for a config."""
+    """The builder returns the same component every time it is called with a config."""
 
     def build(self, operation: str, config: Config, kind: type[ReferenceComponent] | None = None) -> Any:
         if not hasattr(self, "_built"):

@@ -52,7 +52,7 @@ class denormals_flushed(ReferenceComponent):
 
 @defect("M1.2")
 class rank_2_read_as_a_batch(ReferenceComponent):
-    """Inputs of rank 2 are attended to as if every position were a sequence of its own."""
+    """Inputs of rank 2 are attended to as if every position were a separate sequence."""
 
     def __call__(self, **inputs: Array) -> dict[str, Array]:
         if self.operation == "attention" and np.ndim(inputs["q"]) == 2:

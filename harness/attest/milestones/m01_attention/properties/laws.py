@@ -1,4 +1,4 @@
-"""M1: work, laws of order, batch and linearity, refusals, hygiene."""
+"""M1: work, laws of order, batch and linearity, refusals, side effects."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ MIXING = ("unit", "saturated", "offset")
 
 @verifies("M1.7")
 def no_python_loop(impl: JudgedImplementation) -> None:
-    """The interpreter does the same work whatever the sizes."""
+    """The interpreter executes as many bytecodes for large inputs as for small ones."""
     small, large = (
         AttentionCase(B=b, T=t, S=t, d_k=4, d_v=4, mask="keys", dtype=impl.dtypes[0])
         for b, t in ((2, 6), (16, 48))
@@ -62,7 +62,7 @@ def no_python_loop(impl: JudgedImplementation) -> None:
 @verifies("M1.12")
 @given(case=attention_cases(masks=("none", "pairs"), causal=False), order=seeds())
 def order_laws_hold(impl: JudgedImplementation, case: AttentionCase, order: int) -> None:
-    """Keys and values may be permuted together, queries with the output."""
+    """Permuting keys with values changes nothing; permuting queries permutes the output."""
     rng = np.random.default_rng(order)
     keys, queries = rng.permutation(case.S), rng.permutation(case.T)
     moved = {
@@ -79,7 +79,7 @@ def order_laws_hold(impl: JudgedImplementation, case: AttentionCase, order: int)
 
 
 @verifies("M1.12")
-@given(case=attention_cases(causal=False, kinds=MIXING))
+@given(case=attention_cases(causal=False, regimes=MIXING))
 def the_output_is_linear_in_the_values(impl: JudgedImplementation, case: AttentionCase) -> None:
     """f(v + w) = f(v) + f(w)."""
     component, v = case.loaded(impl), case.inputs["v"]
@@ -92,9 +92,9 @@ def the_output_is_linear_in_the_values(impl: JudgedImplementation, case: Attenti
 
 
 @verifies("M1.12")
-@given(case=attention_cases(causal=False, kinds=MIXING))
+@given(case=attention_cases(causal=False, regimes=MIXING))
 def the_output_lies_among_the_visible_values(impl: JudgedImplementation, case: AttentionCase) -> None:
-    """Feature by feature between the smallest and the largest value the query sees."""
+    """Each feature lies between the smallest and the largest value that the query sees."""
     component, wanted = case.loaded(impl), case.expected["output"]
     seen = component(**case.inputs)["output"]
     expect_shape(seen, wanted.value.shape, "output")
@@ -107,7 +107,7 @@ def the_output_lies_among_the_visible_values(impl: JudgedImplementation, case: A
 law_holds(
     ROW_ALONE,
     "M1.12",
-    attention_cases(causal=False, kinds=MIXING, masks=("none", "keys", "pairs")),
+    attention_cases(causal=False, regimes=MIXING, masks=("none", "keys", "pairs")),
     "attention",
     name="rows_of_a_batch_are_independent",
 )
@@ -115,13 +115,13 @@ law_holds(
 
 @verifies("M1.14")
 def misfits_are_refused(impl: JudgedImplementation) -> None:
-    """An exception where no result is right."""
+    """Arguments for which no result is right raise an exception."""
     expect_misfits_refused(impl, [what for what in misfits(impl.dtypes[0]) if what not in REPEATED])
 
 
 @verifies("M1.14b")
 def nothing_is_repeated_to_fit(impl: JudgedImplementation) -> None:
-    """An exception where the arrays fit after one is repeated, or where there is nothing to sum."""
+    """Arrays that fit only after one is repeated, and empty sums, raise an exception."""
     expect_misfits_refused(impl, REPEATED)
 
 
@@ -135,7 +135,7 @@ def expect_misfits_refused(impl: JudgedImplementation, names: Iterable[str]) -> 
 
 @verifies("M1.14a")
 def refusals_name_the_argument(impl: JudgedImplementation) -> None:
-    """A ValueError whose message names what does not fit."""
+    """A ValueError names the argument that does not fit."""
     component = impl.build("attention", Config(dtype=impl.dtypes[0]))
     for what, (name, inputs) in misfits(impl.dtypes[0]).items():
         note_case(what, "refusal")
@@ -169,7 +169,7 @@ laws_hold(
 @verifies("M1.16", effort=0.5)
 @given(case=mask_cases(), layout=st.sampled_from(("strided", "reversed", "read-only")))
 def masks_are_made_from_any_memory_layout(impl: JudgedImplementation, case: MaskCase, layout: str) -> None:
-    """Lengths and ids in another order in memory, where the functions are offered."""
+    """Lengths and ids give the same masks in every memory layout."""
     given = laid_out({"ids": case.scattered, "lengths": case.row_lengths}, layout)
     if impl.offers("padding_mask"):
         seen = impl.call_as_given("padding_mask", given["ids"], case.pad_id)

@@ -29,6 +29,7 @@ from attest.milestones.m01_attention.cases.attention import (
 from attest.milestones.m01_attention.cases.masks import MaskCase, mask_cases
 from attest.outcomes import Expected
 
+# Also beyond the ranges of int8 (127) and uint8 (255), and beyond a block of 64.
 LENGTHS = st.one_of(st.integers(1, 9), st.sampled_from((65, LENGTH, 260)))
 
 
@@ -49,7 +50,7 @@ def masked_keys_are_inert(impl: JudgedImplementation, case: AttentionCase, junk:
 def a_key_is_inert_for_those_who_do_not_see_it(
     impl: JudgedImplementation, case: AttentionCase, junk: float
 ) -> None:
-    """Each query is unmoved by junk in keys that only others may see."""
+    """Junk in a key leaves every query that does not see the key as it was."""
     component = case.loaded(impl)
     spoiled, blind = case.spoiled_for_some(junk)
     before, after = component(**case.inputs)["output"], component(**spoiled)["output"]
@@ -59,13 +60,14 @@ def a_key_is_inert_for_those_who_do_not_see_it(
 
 @verifies("M1.4")
 @given(
-    case=attention_cases(masks=("keys", "pairs"), min_keys=2, kinds=("unit",)),
+    case=attention_cases(masks=("keys", "pairs"), min_keys=2, regimes=("unit",)),
     depth=st.sampled_from((2e4, 2e5)),
 )
 def masked_keys_are_inert_below_any_fill(
     impl: JudgedImplementation, case: AttentionCase, depth: float
 ) -> None:
     """Visible scores far below any finite fill value still win over hidden ones."""
+    # Depths of 2e4 and 2e5 lie below the fills -1e4 and -1e5 that code uses in place of minus infinity.
     inputs = case.with_scores_below(depth)
     component, wanted = case.loaded(impl), case.expected_for(inputs)["output"]
     weights = weights_of(component, inputs)
@@ -77,7 +79,7 @@ def masked_keys_are_inert_below_any_fill(
 @verifies("M1.4")
 @given(case=attention_cases(masks=("keys",), causal=False, min_keys=2))
 def masking_equals_deleting(impl: JudgedImplementation, case: AttentionCase) -> None:
-    """Row by row: leaving hidden keys out gives what masking them gives."""
+    """Leaving hidden keys out of a row gives what masking them gives."""
     component, bound = case.loaded(impl), case.expected["output"].bound
     whole = component(**case.inputs)["output"]
     for b in range(case.B):
@@ -114,7 +116,7 @@ def non_finite_junk_is_inert(impl: JudgedImplementation, case: AttentionCase, ju
 @verifies("M1.4b", large=2)
 @given(case=mask_cases())
 def length_mask_hides_the_tail(impl: JudgedImplementation, case: MaskCase) -> None:
-    """True below the row's length."""
+    """The mask is True below the length of the row."""
     wanted = (np.arange(case.S) < case.row_lengths[:, None])[:, None, :]
     expect_mask(impl.call("length_mask", case.row_lengths, case.S), wanted, "length_mask")
 
@@ -122,7 +124,7 @@ def length_mask_hides_the_tail(impl: JudgedImplementation, case: MaskCase) -> No
 @verifies("M1.4c", large=2)
 @given(case=mask_cases())
 def padding_mask_hides_the_pads(impl: JudgedImplementation, case: MaskCase) -> None:
-    """True where the id is not the pad id, whatever that is."""
+    """The mask is True where the id is not the pad id, for any pad id."""
     wanted = (case.ids != case.pad_id)[:, None, :]
     expect_mask(impl.call("padding_mask", case.ids, case.pad_id), wanted, "padding_mask")
 
@@ -130,7 +132,7 @@ def padding_mask_hides_the_pads(impl: JudgedImplementation, case: MaskCase) -> N
 @verifies("M1.4c")
 @given(case=mask_cases())
 def pads_are_hidden_wherever_they_stand(impl: JudgedImplementation, case: MaskCase) -> None:
-    """Before the tokens of a row and between them as after them."""
+    """Pads are hidden before, between and after the tokens of a row."""
     for where, ids in (("on the left", case.ids[:, ::-1].copy()), ("in between", case.scattered)):
         seen = impl.call("padding_mask", ids, case.pad_id)
         expect_mask(seen, (ids != case.pad_id)[:, None, :], f"padding_mask of pads {where}")
@@ -139,7 +141,7 @@ def pads_are_hidden_wherever_they_stand(impl: JudgedImplementation, case: MaskCa
 @verifies("M1.5", large=2)
 @given(case=attention_cases(causal=True))
 def weights_of_the_future_are_zero(impl: JudgedImplementation, case: AttentionCase) -> None:
-    """Zero after the diagonal, and the diagonal itself is seen."""
+    """Weights after the diagonal are zero, and those on the diagonal are not."""
     component = case.loaded(impl)
     weights = weights_of(component, case.inputs)
     expect_shape(weights, case.visible.shape, "weights")
@@ -168,9 +170,10 @@ def the_future_is_hidden(impl: JudgedImplementation, case: AttentionCase, cut: i
 @verifies("M1.5a")
 @given(T=LENGTHS, S=LENGTHS)
 def causal_mask_is_bottom_right(impl: JudgedImplementation, T: int, S: int) -> None:
-    """Query i sees keys up to i + S - T, whatever was asked before."""
+    """Query i sees keys up to i + S - T, whatever sizes were asked for before."""
     wanted = np.asarray(np.arange(S) <= np.arange(T)[:, None] + S - T)
     expect_mask(impl.call("causal_mask", T, S), wanted, "causal_mask")
+    # One key more, then the first lengths again: a mask kept from an earlier call must not be handed out.
     longer = np.asarray(np.arange(S + 1) <= np.arange(T)[:, None] + S + 1 - T)
     expect_mask(impl.call("causal_mask", T, S + 1), longer, "causal_mask of one key more")
     expect_mask(impl.call("causal_mask", T, S), wanted, "causal_mask after a call of other lengths")
@@ -179,7 +182,7 @@ def causal_mask_is_bottom_right(impl: JudgedImplementation, T: int, S: int) -> N
 @verifies("M1.6", large=2)
 @given(case=attention_cases(masks=FORMS, min_keys=2))
 def every_form_equals_its_expansion(impl: JudgedImplementation, case: AttentionCase) -> None:
-    """A mask that broadcasts does what the same mask written out does."""
+    """A mask that broadcasts acts like the same mask written out."""
     component, wanted = case.loaded(impl), case.expected["output"]
     written = np.broadcast_to(case.allowed, case.visible.shape).copy()
     expanded = component(**case.with_inputs(mask=written))["output"]
@@ -201,12 +204,13 @@ def axes_of_equal_length_are_not_confused(impl: JudgedImplementation, case: Atte
 @verifies("M1.6", large=2)
 @given(case=attention_cases(masks=HIDING, causal=True, min_keys=2))
 def masks_combine_as_allowed_by_all(impl: JudgedImplementation, case: AttentionCase) -> None:
-    """With a mask and causal attention both must allow; the next call starts afresh."""
+    """A key is visible where the mask and causality both allow it, in every call anew."""
     component = case.loaded(impl)
     weights = weights_of(component, case.inputs)
     expect_shape(weights, case.visible.shape, "weights")
     expect_zero(weights[~case.visible], "the weight of a key that one of the masks hides")
     expect_close(weights, case.expected["weights"], "weights", factor=component.widening)
+    # The same component again: one that keeps a combined mask by its shape would answer with the old one.
     for what, other in (("another mask", case.but(seed=case.seed + 1)), ("no mask", case.but(mask="none"))):
         other = other.fitted(impl)
         seen, wanted = component(**other.inputs)["output"], other.expected["output"]
@@ -216,7 +220,7 @@ def masks_combine_as_allowed_by_all(impl: JudgedImplementation, case: AttentionC
 @verifies("M1.11", large=2)
 @given(case=attention_cases(masks=("keys", "pairs")), way=st.sampled_from(BLIND))
 def blind_queries_give_zeros(impl: JudgedImplementation, case: AttentionCase, way: str) -> None:
-    """Zero output and weights, and the other rows are as they would be."""
+    """A query that sees nothing has zero output and weights; other queries are not affected."""
     component = case.loaded(impl)
     inputs, blind = case.blinded(way)
     wanted = case.expected_for(inputs)
@@ -228,9 +232,9 @@ def blind_queries_give_zeros(impl: JudgedImplementation, case: AttentionCase, wa
 
 
 @verifies("M1.11a")
-@given(case=attention_cases(masks=("keys", "pairs"), kinds=("unit",)), way=st.sampled_from(BLIND))
+@given(case=attention_cases(masks=("keys", "pairs"), regimes=("unit",)), way=st.sampled_from(BLIND))
 def blind_queries_do_not_spoil_gradients(impl: JudgedImplementation, case: AttentionCase, way: str) -> None:
-    """Finite everywhere, zero for the blind queries, right for the others."""
+    """Gradients are finite, zero for queries that see nothing, and right for the others."""
     case = case.sharpest(impl)
     component = case.loaded(impl)
     inputs, blind = case.blinded(way)

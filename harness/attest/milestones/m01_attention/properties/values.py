@@ -15,17 +15,19 @@ from attest.milestones.m01_attention.cases.attention import AttentionCase, atten
 from attest.outcomes import Expected, NotOffered
 
 PARTICULAR = ("zero queries", "zero keys", "zero values", "values beyond 65504", "equal keys")
+# The standard error of the mean over 400 seeds is a twentieth of one draw's: a factor of 1 - p = 0.5 shows.
 SEEDS = 400
 # Standard errors of the mean over the seeds. A t variable of 399 degrees of freedom lies beyond with a
 # probability below 2e-9: that is how often a correct implementation is refused.
 LIMIT = 6.2
+# Below the smallest normal numbers (1.2e-38 and 2.2e-308), which hardware may be told to flush to zero.
 DENORMAL = {"float32": 1e-40, "float64": 1e-310}
 
 
 @verifies("M1.2", effort=0.25)
 @given(case=attention_cases(masks=("none", "shared")))
 def any_number_of_leading_axes(impl: JudgedImplementation, case: AttentionCase) -> None:
-    """(T, d) alone, and (B, G, H, T, d) with two leading axes more than (B, T, d)."""
+    """Attention takes (T, d) alone and (B, G, H, T, d), with two leading axes more than (B, T, d)."""
     component = case.loaded(impl)
     for what, inputs in case.other_ranks():
         wanted = case.expected_for(inputs)["output"]
@@ -35,14 +37,14 @@ def any_number_of_leading_axes(impl: JudgedImplementation, case: AttentionCase) 
 @verifies("M1.2", effort=0.5)
 @given(case=attention_cases(), which=st.sampled_from(PARTICULAR))
 def particular_values_are_no_exception(impl: JudgedImplementation, case: AttentionCase, which: str) -> None:
-    """Zeros, equal keys, and outputs that half precision cannot hold."""
+    """Zeros, equal keys and outputs beyond half precision follow the formula."""
     component, inputs = case.loaded(impl), case.with_particular(which)
     wanted = case.expected_for(inputs)["output"]
     expect_close(component(**inputs)["output"], wanted, f"output for {which}", factor=component.widening)
 
 
 @verifies("M1.9a", effort=0.5)
-@given(case=attention_cases(kinds=("unit",), min_keys=2))
+@given(case=attention_cases(regimes=("unit",), min_keys=2))
 def denormal_values_come_through(impl: JudgedImplementation, case: AttentionCase) -> None:
     """Values below the smallest normal number are mixed, not taken for zeros."""
     if case.dtype not in DENORMAL:
@@ -63,7 +65,7 @@ def denormal_values_come_through(impl: JudgedImplementation, case: AttentionCase
 
 @verifies("M1.3")
 def dropped_attention_has_the_mean_of_evaluation(impl: JudgedImplementation) -> None:
-    """Over 400 seeds, where attention drops in training: kept weights are divided by 1 - p."""
+    """Over 400 seeds the mean is that of eval, because kept weights are divided by 1 - p."""
     case = AttentionCase(B=1, T=1, S=8, d_k=4, d_v=1, dtype=impl.dtypes[0]).fitted(impl)
     note_case(f"{case} p=0.4, 400 seeds", "train")
     ones = case.with_inputs(q=np.zeros_like(case.inputs["q"]), v=np.ones_like(case.inputs["v"]))

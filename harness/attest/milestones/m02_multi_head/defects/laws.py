@@ -1,4 +1,4 @@
-"""Defects of multi-head attention in masks over heads, batch, layout, hygiene and blind queries.
+"""Defects of multi-head attention in masks over heads, batch, memory layout, side effects and blind queries.
 
 Shapes: query (B, T, D), key_value (B, S, D), a mask (T, S) or (B or 1, T or 1, S).
 """

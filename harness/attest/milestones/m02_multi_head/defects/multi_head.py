@@ -333,7 +333,7 @@ class heads_identical(ReferenceComponent):
 
 @defect("M2.11")
 class extra_parameter_per_head(ReferenceComponent):
-    """Each head learns a factor of its own on top of the four maps."""
+    """Each head also learns a factor, on top of the four maps."""
 
     def shapes(self) -> Shapes:
         own: Shapes = {}

@@ -1,4 +1,4 @@
-"""M2: masks over heads, laws of order and batch, memory layout, hygiene, queries that see nothing."""
+"""M2: masks over heads, laws of order and batch, memory layout, side effects, queries that see nothing."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from attest.outcomes import Expected
 @verifies("M2.8", large=2)
 @given(case=multi_head_cases(masks=HIDING, min_heads=2, min_keys=2), junk=st.sampled_from((1e6, 1e3, 1.0)))
 def a_mask_reaches_every_head(impl: JudgedImplementation, case: MultiHeadCase, junk: float) -> None:
-    """Queries that do not see a key are unmoved by what is in it, whatever the head."""
+    """In every head, queries that do not see a key do not change with it."""
     component = case.loaded(impl)
     spoiled, blind = case.spoiled(junk)
     before, after = component(**case.inputs), component(**spoiled)
@@ -49,7 +49,7 @@ def a_mask_reaches_every_head(impl: JudgedImplementation, case: MultiHeadCase, j
 @verifies("M2.8")
 @given(case=multi_head_cases(masks=("keys", "pairs"), min_heads=2, min_batch=2, min_keys=2, equal=("B=H",)))
 def a_mask_stays_in_its_row(impl: JudgedImplementation, case: MultiHeadCase) -> None:
-    """Where B == H too, each row of the mask acts on its own row of the batch and on all heads."""
+    """Each row of a mask acts on its row of the batch and on all heads, also where B == H."""
     component, wanted = case.loaded(impl), case.expected["output"]
     seen = component(**case.inputs)["output"]
     expect_close(seen, wanted, "output", factor=component.widening)
@@ -62,7 +62,7 @@ def a_mask_stays_in_its_row(impl: JudgedImplementation, case: MultiHeadCase) -> 
 @verifies("M2.8", large=2)
 @given(case=multi_head_cases(masks=HIDING, min_heads=2, min_keys=2))
 def every_form_of_mask_equals_its_expansion(impl: JudgedImplementation, case: MultiHeadCase) -> None:
-    """A mask (T, S), (1, T, S) or (B, 1, S) does what it does written out as (B, T, S)."""
+    """A mask (T, S), (1, T, S) or (B, 1, S) acts like the same mask written out as (B, T, S)."""
     component, wanted = case.loaded(impl), case.expected["output"]
     expanded = component(**case.with_inputs(mask=case.visible.copy()))["output"]
     expect_close(component(**case.inputs)["output"], wanted, "output", factor=component.widening)
@@ -103,7 +103,7 @@ laws_hold(
 @verifies("M2.13a", large=2)
 @given(case=multi_head_cases())
 def blind_queries_give_the_output_bias(impl: JudgedImplementation, case: MultiHeadCase) -> None:
-    """Nothing of the hidden values comes through, and the other rows are as they would be."""
+    """A query that sees nothing gets the output bias alone; other queries are not affected."""
     component = case.loaded(impl)
     inputs, blind = case.blinded()
     wanted, seen = case.expected_for(inputs), component(**inputs)

@@ -36,7 +36,7 @@ from attest.outcomes import Expected, NotOffered
 @verifies("M2.1")
 @given(case=multi_head_cases(masks=("none",), min_heads=2))
 def heads_divide_the_width(impl: JudgedImplementation, case: MultiHeadCase) -> None:
-    """From one head to as many as there are features, every feature takes part."""
+    """Every feature takes part, from one head to as many heads as features."""
     component = case.loaded(impl)
     seen = component(**case.inputs)["output"]
     expect_close(seen, case.expected["output"], "output", factor=component.widening)
@@ -49,7 +49,7 @@ def heads_divide_the_width(impl: JudgedImplementation, case: MultiHeadCase) -> N
 
 @verifies("M2.1")
 def uneven_heads_are_refused(impl: JudgedImplementation) -> None:
-    """An exception when the component is built."""
+    """Building with heads that do not divide the width raises an exception."""
     for what, config in uneven_configs(impl).items():
         note_case(what, "refusal")
         expect_refused(partial(impl.raw_build, OPERATION, config), what)
@@ -57,7 +57,7 @@ def uneven_heads_are_refused(impl: JudgedImplementation) -> None:
 
 @verifies("M2.1a")
 def the_refusal_names_both_numbers(impl: JudgedImplementation) -> None:
-    """A ValueError that says num_heads and d_model, and what they are."""
+    """A ValueError names num_heads and d_model with their values."""
     for what, config in uneven_configs(impl).items():
         note_case(what, "refusal")
         build = partial(impl.raw_build, OPERATION, config)
@@ -82,13 +82,13 @@ law_holds(
 def longer_sequences_and_more_heads_too(
     impl: JudgedImplementation, case: MultiHeadCase, S: int, H: int
 ) -> None:
-    """Lengths on either side of the blocks in which fused kernels work, and the head count of the paper."""
+    """The formula holds at lengths around the blocks of fused kernels and with the paper's heads."""
     FORMULA.check(impl, case.but(S=S, T=S if case.own else case.T, H=H).fitted(impl))
 
 
 @verifies("M2.3")
 def no_python_loop_over_heads(impl: JudgedImplementation) -> None:
-    """The interpreter does the same work for 2 heads and for 16."""
+    """The interpreter executes as many bytecodes for 16 heads as for 2."""
     few, many = (
         MultiHeadCase(B=2, H=h, T=6, S=6, d=32 // h, mask="keys", dtype=impl.dtypes[0]).offered(impl)
         for h in (2, 16)
@@ -102,7 +102,7 @@ def no_python_loop_over_heads(impl: JudgedImplementation) -> None:
 @verifies("M2.4")
 @given(case=multi_head_cases(min_heads=2, min_keys=2))
 def heads_are_joined_in_order_and_mixed(impl: JudgedImplementation, case: MultiHeadCase) -> None:
-    """With identity maps the heads attend to their own features; the output map mixes what they bring."""
+    """Head i attends to slice i of the features; the output map mixes the joined heads."""
     maps = case.plain_maps()
     component, wanted = case.loaded(impl, maps), case.expected_for(parameters=maps)["output"]
     seen = component(**case.inputs)["output"]
@@ -110,7 +110,7 @@ def heads_are_joined_in_order_and_mixed(impl: JudgedImplementation, case: MultiH
 
 
 @verifies("M2.4")
-@given(case=multi_head_cases(min_heads=2, min_keys=2, kinds=("unit", "saturated")))
+@given(case=multi_head_cases(min_heads=2, min_keys=2, regimes=("unit", "saturated")))
 def a_head_without_values_adds_nothing(impl: JudgedImplementation, case: MultiHeadCase) -> None:
     """Zero rows in W_V take out one head's contribution and nothing else."""
     silent = case.seed % case.H
@@ -128,7 +128,7 @@ def a_head_without_values_adds_nothing(impl: JudgedImplementation, case: MultiHe
 @verifies("M2.5")
 @given(case=multi_head_cases())
 def the_shape_of_the_query_is_kept(impl: JudgedImplementation, case: MultiHeadCase) -> None:
-    """(B, T, D), whatever the length of the keys."""
+    """The output is (B, T, D) for keys of any length."""
     seen = case.loaded(impl)(**case.inputs)["output"]
     expect_shape(seen, (case.B, case.T, case.D), "output")
 
@@ -136,11 +136,11 @@ def the_shape_of_the_query_is_kept(impl: JudgedImplementation, case: MultiHeadCa
 @verifies("M2.6")
 @given(
     case=multi_head_cases(
-        masks=("none", "keys", "causal"), min_heads=2, min_keys=2, min_width=8, kinds=("unit", "init")
+        masks=("none", "keys", "causal"), min_heads=2, min_keys=2, min_width=8, regimes=("unit", "init")
     )
 )
 def multi_head_attention_agrees_with_torch(impl: JudgedImplementation, case: MultiHeadCase) -> None:
-    """Within 1e-5 of nn.MultiheadAttention with the same weights."""
+    """The output lies within 1e-5 of nn.MultiheadAttention's with the same weights."""
     case = case.but(dtype=impl.dtypes[0])
     component = case.loaded(impl)
     seen = component(**case.inputs)["output"]
@@ -170,7 +170,7 @@ def torchs_answer(case: MultiHeadCase) -> Array:
 @verifies("M2.7", large=2)
 @given(case=multi_head_cases(min_heads=2, min_keys=2))
 def weights_are_those_of_each_head(impl: JudgedImplementation, case: MultiHeadCase) -> None:
-    """(B, H, T, S), each head's own, and rows sum to one."""
+    """Weights are (B, H, T, S), one map for each head, and their rows sum to one."""
     component, wanted = case.loaded(impl), case.expected["weights"]
     seen = component(**case.inputs)
     if "weights" not in seen:
@@ -182,9 +182,9 @@ def weights_are_those_of_each_head(impl: JudgedImplementation, case: MultiHeadCa
 
 
 @verifies("M2.7", effort=0.25)
-@given(case=multi_head_cases(min_heads=2, min_keys=2, kinds=("unit",)))
+@given(case=multi_head_cases(min_heads=2, min_keys=2, regimes=("unit",)))
 def weights_are_those_before_dropout(impl: JudgedImplementation, case: MultiHeadCase) -> None:
-    """In training too, the weights returned are those of the softmax."""
+    """In train mode too, the weights returned are those of the softmax."""
     try:
         component = impl.build(OPERATION, case.config.but(dropout=0.5))
         component.load(case.parameters)
@@ -199,7 +199,7 @@ def weights_are_those_before_dropout(impl: JudgedImplementation, case: MultiHead
 
 @verifies("M2.7a")
 def heads_differ_at_initialisation(impl: JudgedImplementation) -> None:
-    """No two heads start with the same rows, and no two attend alike."""
+    """No two heads start with the same rows or attend alike."""
     for seed in range(3):
         case = MultiHeadCase(B=2, H=4, T=5, S=5, d=8, own=True, dtype=impl.dtypes[0], seed=seed).fitted(impl)
         note_case(str(case), "init")
@@ -219,7 +219,7 @@ def heads_differ_at_initialisation(impl: JudgedImplementation) -> None:
 @verifies("M2.11")
 @given(case=multi_head_cases(masks=("none",)))
 def parameters_are_counted(impl: JudgedImplementation, case: MultiHeadCase) -> None:
-    """4 D^2, and 4 D more with biases, whatever the number of heads."""
+    """There are 4 D^2 parameters, and 4 D more with biases, for any number of heads."""
     component = impl.build(OPERATION, case.config)
     if not hasattr(component.component, "parameters"):
         raise NotOffered(f"{OPERATION} has no parameters()")
@@ -233,9 +233,9 @@ def parameters_are_counted(impl: JudgedImplementation, case: MultiHeadCase) -> N
 
 
 @verifies("M2.11")
-@given(case=multi_head_cases(min_heads=2, min_keys=2, kinds=("unit",)), moved=st.integers(0, 3))
+@given(case=multi_head_cases(min_heads=2, min_keys=2, regimes=("unit",)), moved=st.integers(0, 3))
 def each_head_owns_its_slice(impl: JudgedImplementation, case: MultiHeadCase, moved: int) -> None:
-    """New rows of W_Q in one head change what that head brings, and nothing of the others."""
+    """New rows of W_Q in one head change that head's part and no other."""
     head = moved % case.H
     maps = [case.open_heads(p) for p in (case.parameters, case.moving_head(head))]
     wanted = [case.expected_for(parameters=p)["output"] for p in maps]
@@ -252,9 +252,9 @@ law_holds(GRADIENTS, "M2.12", multi_head_cases(min_keys=2), OPERATION, name="gra
 
 
 @verifies("M2.12", effort=0.5)
-@given(case=multi_head_cases(min_batch=2, kinds=("unit",)))
+@given(case=multi_head_cases(min_batch=2, regimes=("unit",)))
 def blind_rows_do_not_spoil_gradients(impl: JudgedImplementation, case: MultiHeadCase) -> None:
-    """A row of padding in the batch leaves the gradients of the others right."""
+    """A row of padding in the batch leaves the gradients of the other rows right."""
     case = case.sharpest(impl)
     component = case.loaded(impl)
     inputs, _ = case.blinded()

@@ -34,6 +34,7 @@ SUBLAYERS = {
 }
 
 
+# Their 1 / (1 - p) and sums are coarse: one rate, whose kept and dropped numbers stay far apart, is enough.
 NARROW = ("bfloat16", "float16")
 
 
@@ -94,6 +95,7 @@ class EmbeddedSample(DropoutCase):
 
     def gradient(self, dropped: Array) -> Array:
         """(V, D): what the table gets when these numbers were dropped."""
+        # The lookup is scaled by sqrt(D) (section 3.4) before dropout.
         factor = np.sqrt(self.D) / (1 - self.rate)
         total = np.zeros((self.V, self.D))
         given = factor * self.cotangents()["output"].astype(np.float64)
@@ -102,7 +104,27 @@ class EmbeddedSample(DropoutCase):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BareLayer(DropoutCase):
+class LayerSample(DropoutCase):
+    """A layer whose weights are set so that its output shows what was dropped."""
+
+    settings: ClassVar[Mapping[str, str]] = LAYER
+    constants: ClassVar[Mapping[str, Any]] = {"d_ff": 16}
+
+    part: str = "encoder_layer"
+    norm: str = "pre"
+    activation: str = "relu"
+
+    @property
+    def fallbacks(self) -> tuple[dict[str, Any], ...]:
+        return ({"activation": OTHER_ACTIVATION[self.activation]},)
+
+    @property
+    def operation(self) -> str:
+        return self.part
+
+
+@dataclass(frozen=True, kw_only=True)
+class BareLayer(LayerSample):
     """A layer whose sublayers put out constants on even features and zero on odd ones, whatever comes in.
 
     All weights are zero but the last bias of each sublayer, so dropout on attention weights and inside the
@@ -110,12 +132,7 @@ class BareLayer(DropoutCase):
     """
 
     kind: ClassVar[str] = "bare"
-    settings: ClassVar[Mapping[str, str]] = LAYER
-    constants: ClassVar[Mapping[str, Any]] = {"d_ff": 16}
 
-    part: str = "encoder_layer"
-    norm: str = "pre"
-    activation: str = "relu"
     B: int = 4
     T: int = 16
     D: int = 64
@@ -125,14 +142,6 @@ class BareLayer(DropoutCase):
     def narrowed(self) -> dict[str, Any]:
         """As many numbers, in a layer of the size of M4."""
         return {**super().narrowed, "B": 16, "T": 32, "D": 8, "H": 2}
-
-    @property
-    def fallbacks(self) -> tuple[dict[str, Any], ...]:
-        return ({"activation": OTHER_ACTIVATION[self.activation]},)
-
-    @property
-    def operation(self) -> str:
-        return self.part
 
     @property
     def sublayers(self) -> tuple[str, ...]:
@@ -192,20 +201,15 @@ class BareLayer(DropoutCase):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OpenAttention(DropoutCase):
+class OpenAttention(LayerSample):
     """A pre-norm layer in which one attention shows its weights: feature h*d + j is the weight of key j.
 
     Values are one-hot in the key, W_O is the identity, the other sublayers give zero.
     """
 
     kind: ClassVar[str] = "open"
-    settings: ClassVar[Mapping[str, str]] = LAYER
-    constants: ClassVar[Mapping[str, Any]] = {"d_ff": 16}
 
-    part: str = "encoder_layer"
     attention: str = "self_attention"
-    norm: str = "pre"
-    activation: str = "relu"
     B: int = 8
     T: int = 6
     D: int = 16
@@ -214,14 +218,6 @@ class OpenAttention(DropoutCase):
     @property
     def narrowed(self) -> dict[str, Any]:
         return {**super().narrowed, "T": 4, "D": 8}
-
-    @property
-    def fallbacks(self) -> tuple[dict[str, Any], ...]:
-        return ({"activation": OTHER_ACTIVATION[self.activation]},)
-
-    @property
-    def operation(self) -> str:
-        return self.part
 
     @cached_property
     def inputs(self) -> dict[str, Any]:
@@ -243,7 +239,7 @@ class OpenAttention(DropoutCase):
         return normed, self.inputs["memory"][:1].astype(np.float64) if crossing else normed
 
     @cached_property
-    def own(self) -> dict[str, Array]:
+    def attention_parameters(self) -> dict[str, Array]:
         """Parameters of the attention."""
         rng, width = np.random.default_rng(5), self.D // self.H
         places = np.zeros((self.D, self.T))
@@ -260,7 +256,9 @@ class OpenAttention(DropoutCase):
     @property
     def parameters(self) -> dict[str, Array]:
         silent = silent_parameters(self.operation, self.config)
-        return silent | {f"{self.attention}.{name}": value for name, value in self.own.items()}
+        return silent | {
+            f"{self.attention}.{name}": value for name, value in self.attention_parameters.items()
+        }
 
     @cached_property
     def shown(self) -> Array:
@@ -273,7 +271,7 @@ class OpenAttention(DropoutCase):
             allowed = np.tri(self.T, dtype=bool)
         given = {"query": query, "key_value": keys, "mask": allowed}
         wide = self.config.but(dtype="float64")
-        return expected("multi_head_attention", wide, self.own, given)["output"].value
+        return expected("multi_head_attention", wide, self.attention_parameters, given)["output"].value
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,6 +16,7 @@ from attest.judging.cases import Case, OperationCase, dtypes, seeds
 from attest.judging.options import first_offered
 from attest.outcomes import Expected
 
+# Where every config costs a build: a pad id that is not 0, and a vocabulary that is no power of two.
 FIXED: dict[str, Any] = {"D": 8, "V": 13, "pad_id": 3, "max_len": 64, "scaled": True}
 FIXED_WIDTHS: tuple[dict[str, Any], ...] = ({"D": 8, "max_len": 512}, {"D": 7, "max_len": 64})  # even, odd
 
@@ -90,6 +91,7 @@ class TokenCase(OperationCase):
     def ids(self) -> Array:
         """Few different ids, so that they repeat, and pads at the end of some rows."""
         rng = self.rng()
+        # Few different ids repeat, and a gradient that keeps only the last of equal rows (x[ids] += g) shows.
         few = rng.choice(self.V, min(self.V, max(4, self.V // 3)), replace=False)
         ids = few[rng.integers(0, len(few), (self.B, self.T))]
         ends = rng.integers(0, self.T + 1, self.B)

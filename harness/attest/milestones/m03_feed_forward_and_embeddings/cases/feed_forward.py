@@ -61,6 +61,7 @@ class FeedForwardCase(OperationCase):
     def changed_at(self, b: int, t: int) -> Array:
         """x with one position replaced."""
         x = self.x.copy()
+        # + 1, so that the change is large in the regime tiny too.
         x[b, t] = self.draw(self.rng(3), self.D) + 1
         return x
 
@@ -78,6 +79,7 @@ def feed_forward_cases(draw: st.DrawFn, *, min_length: int = 1) -> FeedForwardCa
         D=draw(st.integers(1, 12)),
         d_ff=draw(st.one_of(st.none(), st.integers(1, 24))),
         activation=draw(st.sampled_from(("relu", "gelu"))),
+        # With biases more often: a bias that is left out, or added twice, needs one.
         bias=draw(st.sampled_from((True, True, False))),
         regime=draw(regimes()),
         dtype=draw(dtypes()),

@@ -329,7 +329,7 @@ class dropout_backward_by_p(Dropout):
 
 @defect("M3.10")
 class dropout_mask_redrawn_backward(ReferenceComponent):
-    """The backward pass draws a mask of its own."""
+    """The backward pass draws another mask than the forward pass."""
 
     backwards = False
 

@@ -1,4 +1,4 @@
-"""Activations that are right but for their numbers: clamped, or rounded to fewer bits."""
+"""Activations with the right formula and wrong numbers: clamped, or rounded to fewer bits."""
 
 from __future__ import annotations
 

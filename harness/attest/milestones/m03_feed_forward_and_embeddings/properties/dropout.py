@@ -48,7 +48,7 @@ def embedded(impl: JudgedImplementation, rate: float) -> tuple[EmbeddedSample, J
 
 @verifies("M3.7")
 def embedded_input_is_dropped(impl: JudgedImplementation) -> None:
-    """Zeros at rate p, the rest times 1/(1-p), each number on its own: 4096 numbers at each rate."""
+    """Each number is zero with probability p and otherwise times 1/(1-p), independently of the others."""
     for sample, component in dict(embedded(impl, rate) for rate in RATES).items():
         rate = sample.rate
         note_case(f"input_embedding B={sample.B} T={sample.T} D={sample.D} p={rate} seed=11", f"p={rate}")
@@ -79,7 +79,7 @@ def expect_independent(first: Array, second: Array, rate: float, what: str) -> N
 
 @verifies("M3.7")
 def dropout_is_a_function_of_the_seed(impl: JudgedImplementation) -> None:
-    """The same seed gives the same bits whatever was called in between; another seed another mask."""
+    """The same seed gives the same bits after any other calls; another seed gives another mask."""
     sample, component = embedded(impl, 0.4)
     note_case(f"input_embedding B={sample.B} T={sample.T} D={sample.D} p=0.4 seeds 1, 2", "seeds")
     component.train(1)
@@ -97,7 +97,7 @@ def dropout_is_a_function_of_the_seed(impl: JudgedImplementation) -> None:
 
 @verifies("M3.10")
 def gradients_follow_what_was_dropped(impl: JudgedImplementation) -> None:
-    """Backward uses the forward mask and its factor."""
+    """The backward pass uses the mask of the forward pass and its factor."""
     if not impl.offers("input_embedding"):
         return
     sample, component = embedded(impl, 0.4)
@@ -116,14 +116,14 @@ def gradients_follow_what_was_dropped(impl: JudgedImplementation) -> None:
 
 @verifies("M3.7a")
 def sublayers_of_a_pre_norm_layer_are_dropped(impl: JudgedImplementation) -> None:
-    """out - x is a sum of the sublayers' constants, each 0 or 1/(1-p) of itself; nothing else moves."""
+    """out - x is a sum of the sublayers' constants, each dropped or times 1/(1-p)."""
     for operation in SUBLAYERS:
-        for layer in dict.fromkeys(bare(impl, operation, "pre", rate) for rate in RATES):
+        for layer in dict.fromkeys(bare_layer(impl, operation, "pre", rate) for rate in RATES):
             if layer is not None:
                 expect_each_dropped(read_sum(impl, layer), layer)
 
 
-def bare(impl: JudgedImplementation, operation: str, norm: str, rate: float) -> BareLayer | None:
+def bare_layer(impl: JudgedImplementation, operation: str, norm: str, rate: float) -> BareLayer | None:
     """None where this placement of the norm is not offered."""
     layer = BareLayer(part=operation, norm=norm, rate=rate, dtype=impl.dtypes[-1]).fitted(impl)
     note_case(
@@ -176,10 +176,10 @@ def expect_each_dropped(masks: Mapping[str, Array], layer: BareLayer) -> None:
 
 @verifies("M3.7a")
 def sublayers_of_a_post_norm_layer_are_dropped(impl: JudgedImplementation) -> None:
-    """The same under the norm, one sublayer at a time; its stretch and shift are read off known features."""
+    """Behind the norm each sublayer's constant is dropped or times 1/(1-p), one sublayer at a time."""
     for operation, sublayers in SUBLAYERS.items():
-        layer = bare(impl, operation, "post", 0.4)
-        if layer is None and bare(impl, operation, "pre", 0.4) is None:
+        layer = bare_layer(impl, operation, "post", 0.4)
+        if layer is None and bare_layer(impl, operation, "pre", 0.4) is None:
             raise NotOffered(f"{operation} takes neither norm='pre' nor norm='post'")
         for index, name in enumerate(sublayers if layer is not None else ()):
             assert layer is not None
@@ -195,7 +195,7 @@ def sublayers_of_a_post_norm_layer_are_dropped(impl: JudgedImplementation) -> No
 
 @verifies("M3.7a")
 def scores_are_not_dropped(impl: JudgedImplementation) -> None:
-    """Weights come through as they are, or dropped at any rate; never weights of other scores."""
+    """Weights come through as they are or dropped at some rate; scores are never dropped."""
     for operation, sublayers in SUBLAYERS.items():
         for attention in sublayers[:-1]:
             shown = OpenAttention(part=operation, attention=attention, dtype=impl.dtypes[-1]).fitted(impl)
@@ -243,7 +243,7 @@ def factor_of_weights(moved: Array, whole: Array) -> float:
 
 @verifies("M3.8")
 def evaluation_drops_nothing(impl: JudgedImplementation) -> None:
-    """Every operation that takes a rate: eval is the formula, and train with p = 0 is eval."""
+    """Eval is the formula, and train with p = 0 equals eval, for every operation with a rate."""
     for case in dict.fromkeys(case.fitted(impl) for case in quiet_cases(impl.dtypes[0])):
         if impl.offers(case.operation):
             config = offered_form(impl, case.operation, case.config)

@@ -17,7 +17,8 @@ from attest.checks.arrays import (
     expect_shape,
     expect_zero,
 )
-from attest.contract import OPERATIONS, Array
+from attest.contract import Array
+from attest.contract.parameters import token_tables
 from attest.evidence import note_case
 from attest.judging.laws import FORMULA, law_holds
 from attest.judging.options import offered_form
@@ -40,7 +41,7 @@ def positions(impl: JudgedImplementation, case: PositionCase, x: Array | None = 
 @verifies("M3.3", large=2)
 @given(case=token_cases())
 def ids_look_up_their_rows(impl: JudgedImplementation, case: TokenCase) -> None:
-    """To the bit, for every id from 0 to the last, the padding id included."""
+    """Every id from 0 to the last, padding included, gives its row to the bit."""
     component = case.loaded(impl)
     for ids in (case.ids, case.every_id):
         expect_same_bits(component(ids=ids)["output"], case.table[ids], "output, against the rows,")
@@ -49,7 +50,7 @@ def ids_look_up_their_rows(impl: JudgedImplementation, case: TokenCase) -> None:
 @verifies("M3.3", effort=0.5)
 @given(case=token_cases())
 def the_table_is_learned(impl: JudgedImplementation, case: TokenCase) -> None:
-    """It is the one parameter, of shape (V, D), and other values give other outputs."""
+    """The table (V, D) is the only parameter, and other values give other outputs."""
     component = case.loaded(impl)
     found = component.parameters()
     expect(set(found) == {"weight"}, f"the parameters are {sorted(found)}, should be weight alone")
@@ -63,7 +64,7 @@ def the_table_is_learned(impl: JudgedImplementation, case: TokenCase) -> None:
 @verifies("M3.3a")
 @given(case=token_cases(), beyond=st.sampled_from(("size", "above", "minus_one", "minus_size", "far")))
 def ids_outside_the_vocabulary_are_refused(impl: JudgedImplementation, case: TokenCase, beyond: str) -> None:
-    """Wherever they stand in the input, and through the input embedding too."""
+    """An id outside the vocabulary is refused anywhere in the input."""
     wrong = {"size": case.V, "above": case.V + 3, "minus_one": -1, "minus_size": -case.V, "far": 10**6}[
         beyond
     ]
@@ -81,7 +82,7 @@ def ids_outside_the_vocabulary_are_refused(impl: JudgedImplementation, case: Tok
 @verifies("M3.4", large=2)
 @given(case=position_cases())
 def positions_are_sines_and_cosines(impl: JudgedImplementation, case: PositionCase) -> None:
-    """Zeros go in, so what comes out is what was added; odd widths end in a sine."""
+    """Zeros in give the table out: sines and cosines in turn, an odd width ending in a sine."""
     seen = positions(impl, case)
     wanted = Expected(case.table.value, case.table.bound * impl.factor("positional_encoding"))
     expect_close(seen, wanted, "the encoding")
@@ -90,7 +91,7 @@ def positions_are_sines_and_cosines(impl: JudgedImplementation, case: PositionCa
 @verifies("M3.4", effort=0.4)
 @given(case=position_cases(longest=40))
 def positions_are_added_to_the_input(impl: JudgedImplementation, case: PositionCase) -> None:
-    """Not multiplied, not joined, and the input once."""
+    """Positions are added to the input once, neither multiplied nor joined."""
     wanted = case.output
     bound = wanted.bound + (1e-6 + 1.5e-7 * case.T if case.dtype == "float32" else 0.0)
     expect_close(positions(impl, case, case.x), Expected(wanted.value, bound), "output")
@@ -98,7 +99,7 @@ def positions_are_added_to_the_input(impl: JudgedImplementation, case: PositionC
 
 @verifies("M3.4")
 def positions_of_width_four(impl: JudgedImplementation) -> None:
-    """Worked by hand."""
+    """The table of width 4 equals one worked out by hand."""
     case = PositionCase(T=2, D=4, max_len=8, dtype=impl.dtypes[0])
     note_case("positions 0 and 1 of width 4", "worked by hand")
     wanted = np.array([[[0, 1, 0, 1], [0.841471, 0.540302, 0.0099998, 0.99995]]])
@@ -109,7 +110,7 @@ def positions_of_width_four(impl: JudgedImplementation) -> None:
 @verifies("M3.4")
 @given(case=position_cases(longest=200, even=True), shift=st.integers(0, 40))
 def pairs_turn_by_a_constant_angle(impl: JudgedImplementation, case: PositionCase, shift: int) -> None:
-    """Squares of a pair sum to one; the product of rows p and p + k depends on k alone. No reference."""
+    """Squares of a pair sum to one, and the product of rows p and p + k depends on k alone."""
     case = case.but(T=case.T + shift, max_len=case.max_len + shift, B=1).fitted(impl)
     k = min(shift, case.T - 1)
     seen = positions(impl, case)
@@ -132,7 +133,7 @@ def pairs_turn_by_a_constant_angle(impl: JudgedImplementation, case: PositionCas
 @verifies("M3.5")
 @given(case=position_cases(longest=64))
 def positions_depend_on_nothing_else(impl: JudgedImplementation, case: PositionCase) -> None:
-    """Not on the seed, the length of the input, the batch row, or what was called before."""
+    """Positions do not depend on the seed, the length, the batch row or earlier calls."""
     seen = positions(impl, case)
     expect_close(seen, case.table, "the encoding")
     other = impl.build("positional_encoding", case.config.but(seed=1))
@@ -153,7 +154,7 @@ def _repeated(wanted: Expected, rows: int) -> Expected:
 @verifies("M3.5", effort=0.5)
 @given(case=position_cases(longest=24))
 def positions_are_not_learned(impl: JudgedImplementation, case: PositionCase) -> None:
-    """No parameters, and the same to the bit after training mode and gradients."""
+    """There are no parameters, and training mode and gradients leave the table the same to the bit."""
     component = impl.build("positional_encoding", case.config)
     learned = sorted(component.parameters())
     expect(not learned, f"positional_encoding has the parameters {', '.join(learned)}, should have none")
@@ -167,7 +168,8 @@ def positions_are_not_learned(impl: JudgedImplementation, case: PositionCase) ->
 
 @verifies("M3.5")
 def max_len_is_reached_and_not_passed(impl: JudgedImplementation) -> None:
-    """The last position is encoded, one more is refused; with one row nothing is broadcast."""
+    """Position max_len - 1 is encoded and position max_len refused, also for max_len = 1."""
+    # A table of one row would broadcast to any length, so a length of 1 is among these.
     limits = (
         LimitCase(part=part, B=B, max_len=max_len, dtype=impl.dtypes[0]).fitted(impl)
         for max_len in (1, 2, 5, 33)
@@ -206,7 +208,7 @@ law_holds(
 @verifies("M3.6", effort=0.5)
 @given(case=token_cases(min_length=2, lookups=INPUT))
 def the_factor_is_read_off_differences(impl: JudgedImplementation, case: TokenCase) -> None:
-    """Two tables at the same positions differ by the factor times their difference. No reference."""
+    """Two tables at the same positions give outputs that differ by the factor times their difference."""
     component = case.loaded(impl)
     first = component(ids=case.ids)["output"].astype(np.float64)
     expect_finite(first, "output")
@@ -221,7 +223,7 @@ def the_factor_is_read_off_differences(impl: JudgedImplementation, case: TokenCa
 
 @verifies("M3.9")
 def the_pad_row_starts_at_zero(impl: JudgedImplementation) -> None:
-    """In a new table, and in both tables of a new model."""
+    """The pad row is zero in a new table and in both tables of a new model."""
     for operation in ("token_embedding", "input_embedding", "transformer"):
         for pad_id in (0, 1, 6) if impl.offers(operation) else ():
             note_case(f"a new {operation} with pad_id={pad_id}", "init")
@@ -233,9 +235,9 @@ def tables_of_a_new(impl: JudgedImplementation, operation: str, pad_id: int) -> 
     """The embeddings of a component as it was built, before any load."""
     case = TokenCase(V=7, D=8, pad_id=pad_id, dtype=impl.dtypes[0])
     config = case.config.but(num_heads=2, num_encoder_layers=1, num_decoder_layers=1, seed=5)
-    config = impl.placed(offered_form(impl, operation, config))
+    config = impl.with_run_options(offered_form(impl, operation, config))
     component = JudgedComponent(operation, impl.construct(operation, config), config, impl)
-    names = sorted(OPERATIONS[operation].tables)
+    names = token_tables(operation, config)
     found = component.parameters()
     for name in names:
         expect(name in found, f"{name} is not among the parameters of {operation}")
@@ -246,7 +248,7 @@ def tables_of_a_new(impl: JudgedImplementation, operation: str, pad_id: int) -> 
 @verifies("M3.9a")
 @given(case=token_cases(), operation=st.sampled_from(("token_embedding", "input_embedding")))
 def the_pad_row_gets_no_gradient(impl: JudgedImplementation, case: TokenCase, operation: str) -> None:
-    """However many pads there are."""
+    """The pad row gets no gradient, for any number of pads."""
     if not impl.offers(operation):
         operation = "token_embedding"
     ids = case.ids.copy()
@@ -258,7 +260,9 @@ def the_pad_row_gets_no_gradient(impl: JudgedImplementation, case: TokenCase, op
 
 @verifies("M3.9a")
 def the_pad_row_gets_no_gradient_from_many_pads(impl: JudgedImplementation) -> None:
-    """Over a thousand tokens: https://github.com/pytorch/pytorch/issues/26302."""
+    """The pad row gets no gradient from over a thousand tokens."""
+    # More than 1000 ids: there torch's kernel gave the pad row a gradient once
+    # (https://github.com/pytorch/pytorch/issues/26302).
     case = TokenCase(B=2, T=1100, V=9, D=8, pad_id=3, max_len=1100).fitted(impl)
     note_case(str(case), "long")
     seen = case.loaded(impl).gradients({"ids": case.ids}, case.cotangents_everywhere())
@@ -269,7 +273,7 @@ def the_pad_row_gets_no_gradient_from_many_pads(impl: JudgedImplementation) -> N
 @verifies("M3.10b")
 @given(case=token_cases(min_length=3))
 def repeated_tokens_add_up(impl: JudgedImplementation, case: TokenCase) -> None:
-    """Over a sentence and over the batch; a row that does not occur gets nothing."""
+    """The gradient of a row is the sum over all its uses in the batch, and zero without any."""
     case = case.sharpest(impl)
     seen = case.loaded(impl).gradients(case.inputs, case.cotangents())
     distance = case.gradients_for()["weight"].bound

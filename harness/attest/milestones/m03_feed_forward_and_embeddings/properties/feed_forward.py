@@ -47,7 +47,7 @@ law_holds(
 @verifies("M3.1", effort=0.5)
 @given(case=feed_forward_cases())
 def inner_width_is_the_one_asked_for(impl: JudgedImplementation, case: FeedForwardCase) -> None:
-    """Names and shapes of the parameters, d_ff given and left out."""
+    """The parameters have the names and shapes of d_ff, or of 4 D where it is None."""
     found = case.unloaded(impl).parameters()
     for name, shape in shapes("feed_forward", case.config).items():
         expect(name in found, f"{name} is not among the parameters")
@@ -77,7 +77,7 @@ def positions_do_not_meet(impl: JudgedImplementation, case: FeedForwardCase, pla
 @verifies("M3.2")
 @given(case=feed_forward_cases(min_length=2), order=seeds())
 def positions_are_treated_alike(impl: JudgedImplementation, case: FeedForwardCase, order: int) -> None:
-    """A permutation passes through, and the same vector gives the same output wherever it stands."""
+    """Permuting positions permutes the output, and equal vectors give equal outputs."""
     component = case.loaded(impl)
     moved = np.random.default_rng(order).permutation(case.T)
     seen = component(x=case.x)["output"]

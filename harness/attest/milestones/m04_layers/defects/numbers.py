@@ -1,4 +1,4 @@
-"""Layer norms that are right but for their numbers: another eps, a floor, fewer bits."""
+"""Layer norms with the right formula and wrong numbers: another eps, a floor, fewer bits."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class final_norm_on_post_too(Layers):
 
 @defect("M4.2a")
 class final_norm_without_parameters(ReferenceComponent):
-    """The last norm of a pre-norm stack has no weight and bias of its own."""
+    """The last norm of a pre-norm stack has no weight and no bias."""
 
     def shapes(self) -> Shapes:
         named = super().shapes()

@@ -28,7 +28,7 @@ from attest.milestones.m04_layers.checks import (
     expect_output,
     expect_parameters,
     expect_same_output,
-    has,
+    has_method,
     output_of,
 )
 from attest.outcomes import Expected, NotOffered, Violation
@@ -56,7 +56,7 @@ def expect_exactly_the_parameters(seen: dict[str, Array], part: str, config: Con
     wanted = shapes(part, config)
     missing, more = sorted(wanted.keys() - seen.keys()), sorted(seen.keys() - wanted.keys())
     expect(not missing, f"{part} lists no parameter {', '.join(missing[:3])} ({len(missing)} are missing)")
-    expect(not more, f"{part} lists a parameter {', '.join(more[:3])}, which is not one of its own")
+    expect(not more, f"{part} lists a parameter {', '.join(more[:3])}, which the spec does not give it")
     for name, shape in wanted.items():
         expect_shape(seen[name], shape, name)
 
@@ -71,7 +71,7 @@ def each_layer_computes_with_its_own_weights(impl: JudgedImplementation, case: L
 
 
 @verifies("M4.6", effort=0.5)
-@given(case=layer_cases(parts=STACKS, kinds=("unit",), max_length=4), layer=st.integers(0, 2))
+@given(case=layer_cases(parts=STACKS, regimes=("unit",), max_length=4), layer=st.integers(0, 2))
 def changing_one_layer_changes_no_other(impl: JudgedImplementation, case: LayerCase, layer: int) -> None:
     """Loading other values into one layer moves no other layer's, and the output as the reference's."""
     prefix = f"{layer % case.N}."
@@ -85,7 +85,7 @@ def changing_one_layer_changes_no_other(impl: JudgedImplementation, case: LayerC
 
 @verifies("M4.6")
 def stacks_have_as_many_layers_as_configured(impl: JudgedImplementation) -> None:
-    """A stack has 6 layers by default and as many as configured, whatever the other stack has."""
+    """A stack has 6 layers by default and otherwise as many as configured, independent of the other stack."""
     small = Config(d_model=8, num_heads=2, d_ff=16, dtype=impl.dtypes[0])
     depths = (small, small.but(num_encoder_layers=1, num_decoder_layers=3))
     for part, config in product(STACKS, (*depths, small.but(num_encoder_layers=4, num_decoder_layers=2))):
@@ -126,12 +126,12 @@ def the_future_does_not_reach_the_past(impl: JudgedImplementation, case: LayerCa
 
 @verifies("M4.5")
 def the_future_is_hidden_on_every_path(impl: JudgedImplementation) -> None:
-    """Outputs up to i stay when later inputs change: both norms, eval and train, every form of mask."""
+    """Outputs up to i stay when later inputs change: both norms, eval and train, every mask."""
     paths = product(("decoder_layer", "decoder"), ("post", "pre"), ("none", "padding", "pairs", "shared"))
     for (part, norm, mask), mode in product(paths, ("eval", "train")):
         case = LayerCase(part=part, norm=norm, mask=mask, B=2, T=5, S=4, D=8, H=2, F=16, N=2)
         case = case.but(seed=5, dtype=impl.dtypes[0]).fitted(impl)
-        if mode == "train" and not has(impl.build(case.part, case.config), "train"):
+        if mode == "train" and not has_method(impl.build(case.part, case.config), "train"):
             continue
         note_case(f"case={case} mode={mode}", part, norm, mask, mode)
         for cut in (0, 2, 3):
@@ -157,7 +157,7 @@ def expect_blind_to_the_future(impl: JudgedImplementation, case: LayerCase, cut:
 @verifies("M4.5", effort=0.5)
 @given(
     case=layer_cases(
-        parts=("decoder_layer", "decoder"), kinds=("unit",), min_width=4, max_length=5, max_depth=2
+        parts=("decoder_layer", "decoder"), regimes=("unit",), min_width=4, max_length=5, max_depth=2
     )
 )
 def the_visible_past_is_read(impl: JudgedImplementation, case: LayerCase) -> None:
@@ -183,7 +183,8 @@ def lengths_may_change_from_call_to_call(impl: JudgedImplementation) -> None:
 
 @verifies("M4.7")
 @given(
-    case=layer_cases(parts=("decoder",), kinds=("unit",), min_width=4, max_length=4), layer=st.integers(0, 2)
+    case=layer_cases(parts=("decoder",), regimes=("unit",), min_width=4, max_length=4),
+    layer=st.integers(0, 2),
 )
 def each_layer_alone_reads_the_memory(impl: JudgedImplementation, case: LayerCase, layer: int) -> None:
     """With every other cross-attention silent the output depends on the memory, as the reference's does."""
@@ -201,7 +202,7 @@ def each_layer_alone_reads_the_memory(impl: JudgedImplementation, case: LayerCas
 @verifies("M4.7", effort=0.5)
 @given(case=layer_cases(parts=("decoder",), max_length=4))
 def all_layers_read_the_same_memory(impl: JudgedImplementation, case: LayerCase) -> None:
-    """Every layer reads the memory of this call, unchanged."""
+    """Every layer reads the memory of this call as it was given."""
     component = case.loaded(impl)
     other = case.draw(case.rng(8), *case.inputs["memory"].shape)
     changed = {**case.inputs, "memory": other}
@@ -210,7 +211,7 @@ def all_layers_read_the_same_memory(impl: JudgedImplementation, case: LayerCase)
 
 @verifies("M4.7")
 def every_decoder_layer_reads_the_end_of_the_encoder(impl: JudgedImplementation) -> None:
-    """In a whole model the last encoder layer reaches each decoder layer alone."""
+    """In a whole model each decoder layer alone depends on the last encoder layer."""
     if not impl.offers("transformer"):
         return
     config = Config(d_model=8, num_heads=2, d_ff=16, source_vocab=9, target_vocab=9, max_len=8)
@@ -248,11 +249,11 @@ def logits(
 @verifies("M4.8")
 @given(
     case=layer_cases(
-        parts=STACKS, kinds=("unit", "saturated"), min_width=4, min_length=3, max_length=5, max_depth=2
+        parts=STACKS, regimes=("unit", "saturated"), min_width=4, min_length=3, max_length=5, max_depth=2
     )
 )
 def every_parameter_gets_its_gradient(impl: JudgedImplementation, case: LayerCase) -> None:
-    """Every gradient is finite, the reference's, and not zero where the reference's is not."""
+    """Every gradient is finite and the reference's, and not zero where the reference's is not."""
     case = case.sharpest(impl, rebuild=False)
     component = case.loaded(impl)
     seen = component.gradients(case.inputs, case.cotangents())
@@ -317,7 +318,7 @@ def expect_close_twice(seen: Array, wanted: Expected, factor: float) -> None:
 @verifies("M4.10", effort=0.5)
 @given(
     case=layer_cases(
-        parts=("encoder",), masks=("none", "padding"), kinds=("unit",), min_width=4, max_length=5
+        parts=("encoder",), masks=("none", "padding"), regimes=("unit",), min_width=4, max_length=5
     )
 )
 def the_encoder_looks_both_ways(impl: JudgedImplementation, case: LayerCase) -> None:
@@ -348,7 +349,7 @@ def expect_inert_in_training(impl: JudgedImplementation, case: LayerCase) -> Non
     case = case.but(B=2, T=5, S=6, D=8, H=2, F=16, N=2, seed=5, dtype=impl.dtypes[0]).fitted(impl)
     note_case(f"case={case} mode=train", case.part, case.norm)
     component = case.loaded(impl)
-    if not has(component, "train"):
+    if not has_method(component, "train"):
         return
     name, hidden = ("memory", ~case.memory_allowed[:, 0]) if case.decodes else ("x", ~case.real)
     changed = {**case.inputs, name: spoiled(case, case.inputs[name], hidden, 1e3)}
@@ -378,7 +379,7 @@ def hidden_memory_is_inert(impl: JudgedImplementation, case: LayerCase, junk: fl
     row=st.integers(0, 3),
 )
 def hiding_memory_equals_deleting_it(impl: JudgedImplementation, case: LayerCase, row: int) -> None:
-    """A row alone with its visible memory only gives the same, within twice the bound."""
+    """A row alone with only its visible memory gives the same, within twice the bound."""
     row %= case.B
     component = case.loaded(impl)
     whole = output_of(component, case.inputs)[row : row + 1]

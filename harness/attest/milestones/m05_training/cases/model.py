@@ -42,7 +42,7 @@ def words_of(rng: np.random.Generator, rows: int, length: int, vocab: int, speci
 
 
 def padded_on_the_right(rng: np.random.Generator, ids: Array, pad_id: int) -> Array:
-    """Each row cut to a length of its own, at least 1; the first of several rows is whole."""
+    """Each row cut to a drawn length of at least 1; the first of several rows is whole."""
     lengths = rng.integers(1, ids.shape[1] + 1, len(ids))
     if len(ids) > 1:
         lengths[0] = ids.shape[1]
@@ -51,7 +51,7 @@ def padded_on_the_right(rng: np.random.Generator, ids: Array, pad_id: int) -> Ar
 
 @dataclass(frozen=True, kw_only=True)
 class TeacherForcedCase(ArchitectureCase):
-    """Random weights and a batch, each row of a stream with padding of its own unless `padded` is off."""
+    """Random weights and a batch, each row of a stream padded by a drawn amount unless `padded` is off."""
 
     kind: ClassVar[str] = "model"
     lengths: ClassVar[tuple[str, ...]] = ("B", "S", "T", "H")
@@ -168,7 +168,7 @@ class TeacherForcedCase(ArchitectureCase):
 
     @property
     def real(self) -> Array:
-        """(B, T): where the written stream is no padding."""
+        """(B, T): where the written stream is not padding."""
         real: Array = self.written != self.pad_id
         return real
 
@@ -246,8 +246,10 @@ def model_cases(
         d_ff=draw(st.integers(1, 12)),
         encoders=draw(st.integers(1, 3)),
         decoders=draw(st.integers(1, 3)),
+        # Unequal vocabularies: one table used for both streams would be out of range or too large.
         source_vocab=target_vocab if same_vocab else draw(st.integers(5, 12)),
         target_vocab=target_vocab,
+        # Not always 0: code that compares with 0, or multiplies by ids, is right for that one.
         pad_id=draw(st.sampled_from((0, 0, 1, 4))),
         padded=draw(st.sampled_from((True, True, False))) if padded is None else padded,
         norm=draw(st.sampled_from(("post", "pre"))),

@@ -24,6 +24,8 @@ from attest.reference.oracle import random_parameters
 from attest.reference.training.shadow import Shadow
 
 SPECIALS = ((0, 1, 2), (2, 0, 3), (1, 3, 0), (5, 4, 3))  # pad, BOS, EOS
+# Tried until gradients of the batches lie on both sides of the limit 1.0: clipping must act on some steps and
+# leave others alone.
 GAINS = (0.1, 0.4, 1.0, 2.5)
 
 
@@ -224,6 +226,7 @@ def training_cases(
         H=draw(st.integers(1, 2)),
         d_k=draw(st.integers(3, 5)),
         layers=draw(st.integers(1, 2)),
+        # The special ids go up to 5, and at least one ordinary id must be left.
         vocab=draw(st.integers(7, 10)),
         special=draw(st.integers(0, len(SPECIALS) - 1)),
         norm=draw(st.sampled_from(("post", "pre"))),

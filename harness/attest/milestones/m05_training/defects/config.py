@@ -87,7 +87,7 @@ class sizes_as_floats(ReferenceComponent):
 
 @defect("M5.12")
 class unknown_choice_is_the_default(ReferenceComponent):
-    """A norm or activation nobody knows is taken for the default."""
+    """An unknown norm or activation is taken for the default."""
 
     def check_choices(self) -> None:
         return
@@ -109,7 +109,7 @@ class _TrainingAs(ReferenceComponent):
 
 @defect("M5.12")
 class unknown_schedule_is_the_default(_TrainingAs):
-    """A schedule nobody knows is taken for the paper's."""
+    """An unknown schedule is taken for the paper's."""
 
     def taken_for(self, config: Config) -> Config:
         return config.but(schedule="inverse_sqrt")

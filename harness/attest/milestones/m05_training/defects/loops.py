@@ -67,7 +67,7 @@ class fit_begins_the_noise_again(ReferenceTrainer):
 
 @defect("M5.8")
 class fit_forgets_the_moments(ReferenceTrainer):
-    """Every fit has an optimiser of its own."""
+    """Every fit makes a new optimiser."""
 
     def fit(self, batches: Iterable[Arrays], log_every: int, on_log: OnLog) -> None:
         self.moments = type(self.moments)()

@@ -36,7 +36,7 @@ class loss_is_a_sum(Loss):
 
 @defect("M5.3", "M5.3a")
 class ignore_index_not_pad(Loss):
-    """The id left out is a constant of its own and not pad_id."""
+    """The id left out is a constant and not pad_id."""
 
     def counted(self, labels: Array) -> Array:
         counted: Array = labels != 0

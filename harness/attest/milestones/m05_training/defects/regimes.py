@@ -51,7 +51,7 @@ class accumulation_pads_with_zero(ReferenceTrainer):
 
 @defect("M5.6")
 class gradients_kept_every_eighth_step(ReferenceTrainer):
-    """Before every eighth step nobody zeroes the gradients."""
+    """Before every eighth step the gradients are not set to zero."""
 
     held: dict[str, Array] | None = None
 

@@ -147,7 +147,7 @@ class stays_in_eval(ReferenceTrainer):
 
 @defect("M5.10")
 class never_in_train_mode(ReferenceTrainer):
-    """Nobody calls train."""
+    """The loop never calls train, so the model stays in eval mode."""
 
     def training_seed(self) -> tuple[int, ...] | None:
         return None

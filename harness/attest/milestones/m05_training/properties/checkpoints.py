@@ -17,7 +17,7 @@ from attest.milestones.m05_training.cases.training import TrainingCase, training
 def a_saved_run_continues_to_the_bit(
     impl: JudgedImplementation, case: TrainingCase, saved_after: int
 ) -> None:
-    """n steps, save, load into a new trainer, m steps: the same as n + m, and for the saved run too."""
+    """n steps, save, load and m steps equal n + m steps to the bit, for the new trainer and the saved one."""
     straight = case.trainer(impl, case.parameters)
     wanted = [straight.step(batch) for batch in case.batches]
     saved = case.trainer(impl, case.parameters)
@@ -36,7 +36,7 @@ def a_saved_run_continues_to_the_bit(
 @verifies("M5.11", effort=0.1)
 @given(case=training_cases(dropout=0.3, steps=3))
 def a_checkpoint_is_of_its_moment(impl: JudgedImplementation, case: TrainingCase) -> None:
-    """Saved in the middle and loaded later into a trainer that went on, it brings the middle back."""
+    """A checkpoint saved in the middle and loaded later restores the middle of the run."""
     trainer = case.trainer(impl, case.parameters)
     trainer.step(case.batches[0])
     with tempfile.TemporaryDirectory() as directory:
@@ -54,7 +54,7 @@ def a_checkpoint_is_of_its_moment(impl: JudgedImplementation, case: TrainingCase
 @verifies("M5.11", effort=0.1)
 @given(case=training_cases(dropout=0.3, steps=5))
 def the_last_checkpoint_counts(impl: JudgedImplementation, case: TrainingCase) -> None:
-    """Saved twice into one directory; the trainer that loads it was built with another seed."""
+    """The second checkpoint saved into a directory replaces the first, for a trainer of any seed."""
     straight = case.trainer(impl, case.parameters)
     saved = case.trainer(impl, case.parameters)
     resumed = case.trainer(impl, seed=case.seed + 1)

@@ -45,7 +45,7 @@ def expect_logits(seen: Array, wanted: Expected, real: Array, what: str, *, fact
 @verifies("M5.1", effort=0.75)
 @given(case=model_cases())
 def model_equals_its_formula(impl: JudgedImplementation, case: TeacherForcedCase) -> None:
-    """The logits, for masks the model makes from the ids."""
+    """The logits are the reference's, with masks that the model makes from the ids."""
     seen = loaded(impl, case)(**case.inputs)["logits"]
     expect_logits(seen, case.expected, case.real, "logits", factor=impl.factor(case.architecture.operation))
 
@@ -53,14 +53,14 @@ def model_equals_its_formula(impl: JudgedImplementation, case: TeacherForcedCase
 @verifies("M5.1", effort=ONCE)
 @given(case=named(LARGE_MODEL))
 def a_large_model_equals_its_formula(impl: JudgedImplementation, case: TeacherForcedCase) -> None:
-    """Six layers, 130 tokens on both sides and 300 ids: nothing ends at a block or at a range of integers."""
+    """The logits are right with six layers, 130 tokens in each stream and 300 ids."""
     model_equals_its_formula(impl, case)
 
 
 @verifies("M5.1", effort=0.4)
 @given(case=model_cases(min_source=3, padded=True))
 def forward_is_decode_of_encode(impl: JudgedImplementation, case: TeacherForcedCase) -> None:
-    """The two halves, each right, together give the whole. For architectures that have halves."""
+    """Encode and decode are each right, and together they give the whole model."""
     model, prompt = loaded(impl, case), {case.architecture.prompt: case.prompt}
     memory = model.method("encode", **prompt)["memory"]
     wanted = expected("encode", case.config, case.parameters, prompt)["memory"]
@@ -74,7 +74,7 @@ def forward_is_decode_of_encode(impl: JudgedImplementation, case: TeacherForcedC
 def logits_of_a_prefix_are_the_prefix_of_the_logits(
     impl: JudgedImplementation, case: TeacherForcedCase, cut: int
 ) -> None:
-    """What comes later in the written stream changes nothing before it."""
+    """Later tokens of the written stream change no earlier logits."""
     model = loaded(impl, case)
     length = max(min(cut, case.T - 1), case.least)
     whole = model(**case.inputs)["logits"][:, :length]
@@ -86,7 +86,7 @@ def logits_of_a_prefix_are_the_prefix_of_the_logits(
 @verifies("M5.1", effort=0.3)
 @given(case=model_cases(), more=st.integers(1, 4))
 def more_padding_changes_nothing(impl: JudgedImplementation, case: TeacherForcedCase, more: int) -> None:
-    """Columns of padding at every stream leave every real position where it was."""
+    """Further columns of padding in a stream leave every real position as it was."""
     model = loaded(impl, case)
     whole = model(**case.inputs)["logits"]
     longer = {n: np.pad(x, ((0, 0), (0, more)), constant_values=case.pad_id) for n, x in case.inputs.items()}
@@ -101,7 +101,7 @@ def more_padding_changes_nothing(impl: JudgedImplementation, case: TeacherForced
 @verifies("M5.2", effort=0.5)
 @given(case=model_cases(bias=True), shift=st.sampled_from((3.0, -7.0)))
 def logits_are_raw(impl: JudgedImplementation, case: TeacherForcedCase, shift: float) -> None:
-    """(B, T, V); a constant on the bias comes out as that constant on every logit."""
+    """Logits are (B, T, V), and a constant on the bias adds that constant to every logit."""
     name, bias = next((n, x) for n, x in case.projection.items() if n.endswith("bias"))
     before = loaded(impl, case)(**case.inputs)["logits"]
     expect_shape(before, (case.B, case.T, case.num_classes), "logits")
@@ -113,7 +113,7 @@ def logits_are_raw(impl: JudgedImplementation, case: TeacherForcedCase, shift: f
 @verifies("M5.2", effort=0.5)
 @given(case=model_cases())
 def logits_are_linear_in_the_projection(impl: JudgedImplementation, case: TeacherForcedCase) -> None:
-    """No scale and no nonlinearity: the last map is what its weights say, and double weights double it."""
+    """The last map has no scale and no nonlinearity: double weights give double logits."""
     model = loaded(impl, case)
     single = model(**case.inputs)["logits"]
     expect_logits(single, case.expected, case.real, "logits", factor=model.widening)
@@ -125,9 +125,9 @@ def logits_are_linear_in_the_projection(impl: JudgedImplementation, case: Teache
 @verifies("M5.2a", effort=0.3)
 @given(case=model_cases(tie=True))
 def tied_weights_are_one_array(impl: JudgedImplementation, case: TeacherForcedCase) -> None:
-    """No second array, and the one is used on both sides, scaled only where it is looked up."""
+    """There is no second array; the one is used on both sides and scaled only in the lookup."""
     model, weight = loaded(impl, case), f"{case.architecture.projection}.weight"
-    expect(weight not in model.parameters(), f"a tied model has a {weight} of its own")
+    expect(weight not in model.parameters(), f"a tied model lists {weight} beside the table it shares")
     seen = model(**case.inputs)["logits"]
     expect_logits(seen, case.expected, case.real, "logits of the tied model", factor=model.widening)
 
@@ -135,7 +135,7 @@ def tied_weights_are_one_array(impl: JudgedImplementation, case: TeacherForcedCa
 @verifies("M5.2a", effort=0.2)
 @given(case=model_cases(tie=True))
 def tied_gradients_are_the_sum_of_both_uses(impl: JudgedImplementation, case: TeacherForcedCase) -> None:
-    """Lookup and projection both teach the array."""
+    """The gradient of a tied array is the sum over lookup and projection."""
     case = sharpest(impl, case)
     cotangents = {"logits": case.cotangents()["logits"] * case.real[..., None]}
     operation = case.architecture.operation
@@ -146,7 +146,7 @@ def tied_gradients_are_the_sum_of_both_uses(impl: JudgedImplementation, case: Te
 @verifies("M5.2a", effort=0.1)
 @given(case=training_cases(tie=True, steps=3))
 def tied_weights_stay_one_array(impl: JudgedImplementation, case: TrainingCase) -> None:
-    """After steps, and after saving and loading, both uses are still the same numbers."""
+    """After steps, and after saving and loading, both uses still read the same numbers."""
     trainer, shadow = case.trainer(impl, case.parameters), case.shadow()
     for batch in case.batches:
         expect_step(trainer, shadow, [batch])
@@ -171,7 +171,7 @@ def expect_model_is_its_parameters(trainer: JudgedTrainer, case: TrainingCase) -
 
 @verifies("M5.10a")
 def first_loss_is_near_ln_v(impl: JudgedImplementation, architecture: Architecture) -> None:
-    """An untrained model says that it knows nothing."""
+    """The loss of an untrained model is near ln V."""
     for seed, norm in enumerate(("post", "pre")):
         note_case(f"V=1000 d_model=64 norm={norm}, 16 random pairs of length 12", norm)
         case = UntrainedCase(norm=norm, seed=seed, dtype=impl.dtypes[0], architecture=architecture)

@@ -30,6 +30,7 @@ from attest.reference.assembly import Parts
 from attest.reference.oracle import EPSILON
 from attest.reference.training.optimisation import Moments
 
+# Squares overflow float32 (3.4e38) from 1.8e19 on; the gradients themselves and the clipped ones fit.
 HUGE = (1e25, 1e20, 1e30)
 SCHEDULES = ("inverse_sqrt", "cosine")
 
@@ -63,14 +64,14 @@ def offered_schedules(impl: JudgedImplementation) -> list[str]:
 @verifies("M5.5a", effort=0.5)
 @given(case=schedule_cases(warms_up=False))
 def without_warm_up_the_rate_starts_at_its_peak(impl: JudgedImplementation, case: ScheduleCase) -> None:
-    """The formula's only finite limit."""
+    """With no warm-up the rate starts at its peak, the only finite limit of the formula."""
     rate_follows_its_formula(impl, case)
 
 
 @verifies("M5.5", effort=0.3)
 @given(case=schedule_cases(warms_up=False))
 def warm_up_0_is_refused_or_gives_a_rate(impl: JudgedImplementation, case: ScheduleCase) -> None:
-    """An exception says what is wrong; infinity, NaN or a first rate of zero does not."""
+    """A warm-up of 0 raises, or every rate is finite and the first is above zero."""
     case = case if case.schedule in offered_schedules(impl) else case.other
     for step in case.steps:
         seen = rate_unless_refused(impl, case.config, step)
@@ -94,7 +95,7 @@ def rate_unless_refused(impl: JudgedImplementation, config: Config, step: int) -
 @verifies("M5.5")
 @given(case=schedule_cases())
 def rate_follows_its_formula(impl: JudgedImplementation, case: ScheduleCase) -> None:
-    """Exact at every step that matters, for every warm-up."""
+    """The rate is the formula's at every corner of the schedule, for every warm-up."""
     case = case if case.schedule in offered_schedules(impl) else case.other
     rate, parts = schedule(impl, case.config), Parts(case.config)
     for step in case.steps:
@@ -104,7 +105,7 @@ def rate_follows_its_formula(impl: JudgedImplementation, case: ScheduleCase) -> 
 @verifies("M5.5", effort=0.5)
 @given(case=schedule_cases())
 def rate_is_positive_and_largest_after_the_warm_up(impl: JudgedImplementation, case: ScheduleCase) -> None:
-    """Above zero from the first step, up to the end of the warm-up, down from there."""
+    """The rate is above zero, rises to the end of the warm-up and falls from there."""
     case = case if case.schedule in offered_schedules(impl) else case.other
     rate = schedule(impl, case.config)
     if case.total > 1:
@@ -131,7 +132,7 @@ def clipped(impl: JudgedImplementation, case: ClippingCase, gradients: Arrays) -
 @verifies("M5.6a")
 @given(case=clipping_cases())
 def clipping_keeps_the_direction(impl: JudgedImplementation, case: ClippingCase) -> None:
-    """One factor for all arrays, from their common norm; the arguments stay as they were."""
+    """All arrays are multiplied by one factor, from their common norm; the arguments stay as they were."""
     given_ = fresh(case.gradients)
     expect_clipped(clipped(impl, case, given_), case)
     for name, g in case.gradients.items():
@@ -141,7 +142,7 @@ def clipping_keeps_the_direction(impl: JudgedImplementation, case: ClippingCase)
 @verifies("M5.6a", effort=ONCE)
 @given(case=named(*MANY_ARRAYS))
 def many_arrays_are_clipped_together(impl: JudgedImplementation, case: ClippingCase) -> None:
-    """One factor for 20 arrays."""
+    """20 arrays are multiplied by one factor."""
     clipping_keeps_the_direction(impl, case)
 
 
@@ -162,14 +163,14 @@ def expect_clipped(seen: Arrays, case: ClippingCase) -> None:
 @verifies("M5.6c", effort=0.5)
 @given(case=clipping_cases(lengths=HUGE))
 def clipping_holds_where_squares_overflow(impl: JudgedImplementation, case: ClippingCase) -> None:
-    """Gradients and answer fit into float32; the squares of the gradients do not."""
+    """Clipping is right where gradients fit into float32 and their squares do not."""
     expect_clipped(clipped(impl, case, fresh(case.gradients)), case)
 
 
 @verifies("M5.6a")
 @given(case=clipping_cases(), share=st.sampled_from((0.999, 0.5, 1e-3, 0.0)))
 def short_gradients_come_back_unchanged(impl: JudgedImplementation, case: ClippingCase, share: float) -> None:
-    """Below the limit to the bit, zeros included."""
+    """Gradients below the limit come back the same to the bit, zeros included."""
     factor = share * case.limit / case.length if case.length else 0.0
     short = {name: (g * factor).astype(g.dtype) for name, g in case.gradients.items()}
     seen = clipped(impl, case, fresh(short))
@@ -187,7 +188,7 @@ def expect_adam(impl: JudgedImplementation, case: AdamCase) -> JudgedOptimizer:
 
 
 def follow(optimizer: JudgedOptimizer, case: AdamCase, parameters: Arrays) -> None:
-    """Each step from where the optimiser stands; every number has a gradient of its own size."""
+    """Each step is judged from where the optimiser stands; the entries of a gradient differ in size."""
     adam, moments, eps = Parts(case.config).adam, Moments(), EPSILON[case.dtype]
     before = dict(parameters)
     for step, rate in enumerate(case.rates):
@@ -205,21 +206,21 @@ def follow(optimizer: JudgedOptimizer, case: AdamCase, parameters: Arrays) -> No
 @verifies("M5.6b", effort=0.5)
 @given(case=adam_cases())
 def the_optimiser_is_adam(impl: JudgedImplementation, case: AdamCase) -> None:
-    """Both moments corrected, epsilon outside the root, no decay."""
+    """Both moments are corrected, epsilon is outside the root, and nothing decays."""
     expect_adam(impl, case)
 
 
 @verifies("M5.6b", effort=ONCE)
 @given(case=named(LONG_ADAM))
 def the_optimiser_stays_adam(impl: JudgedImplementation, case: AdamCase) -> None:
-    """Over 40 steps: no constant changes on the way."""
+    """Adam's formula holds over 40 steps, with the same constants throughout."""
     expect_adam(impl, case)
 
 
 @verifies("M5.6b", effort=0.25)
 @given(case=adam_cases())
 def load_forgets_the_moments(impl: JudgedImplementation, case: AdamCase) -> None:
-    """After load the next step is a first step."""
+    """The first step after load equals the first step of a new optimiser."""
     optimizer = expect_adam(impl, case)
     parameters = case.parameters(2)
     optimizer.load(parameters)
@@ -229,7 +230,7 @@ def load_forgets_the_moments(impl: JudgedImplementation, case: AdamCase) -> None
 @verifies("M5.6b", effort=0.25)
 @given(case=adam_cases())
 def a_zero_gradient_changes_nothing(impl: JudgedImplementation, case: AdamCase) -> None:
-    """From the start, with every parameter away from zero: decay would show."""
+    """A first gradient of zero leaves every parameter as it was: nothing decays."""
     parameters = case.parameters()
     optimizer = JudgedOptimizer(impl, case.config, parameters, case.architecture)
     zeros = {name: np.zeros_like(x, dtype=float_dtype(case.dtype)) for name, x in parameters.items()}

@@ -29,11 +29,13 @@ SENSIBLE = Config(
 )
 WRONG: dict[Holds, tuple[Any, ...]] = {  # whatever the field
     Holds.SIZE: (0, -1, 2.5, "16"),
+    # A rate of 1 divides by zero, and NaN passes every comparison that is not written for it.
     Holds.SHARE: (-0.1, 1.0, math.nan),
     Holds.CHOICE: ("no_such", "", None),
     Holds.COUNT: (-1, 2.5),
     Holds.LIMIT: (0.0, -1.0, math.nan),
 }
+# A text compares with numbers only by an exception of its own, which names neither field nor value.
 MORE: dict[str, tuple[Any, ...]] = {"dropout": (1.5, math.inf, "0.1"), "num_heads": (-4, "4")}
 
 
@@ -81,7 +83,7 @@ def sensible(impl: JudgedImplementation, operation: str) -> Config:
 
 @verifies("M5.12")
 def senseless_configurations_are_refused(impl: JudgedImplementation, architecture: Architecture) -> None:
-    """On construction, and not by an assert: python -O removes those."""
+    """Construction raises, and not by an assert, which python -O removes."""
     impl.build(architecture.operation, sensible(impl, architecture.operation))
     for operation, name, value in senseless(impl, architecture):
         note_case(f"{name}={value!r}", name)
@@ -102,7 +104,7 @@ def vanishes(error: Exception) -> bool:
 
 @verifies("M5.12a")
 def refusals_name_the_field(impl: JudgedImplementation, architecture: Architecture) -> None:
-    """A ValueError (TypeError for a wrong type) with the field's name and the value given."""
+    """A ValueError (TypeError for a wrong type) holds the name of the field and the value given."""
     for operation, name, value in senseless(impl, architecture):
         note_case(f"{name}={value!r}", name)
         error = refusal(impl, operation, name, value)

@@ -22,19 +22,20 @@ def plain_case(impl: JudgedImplementation, architecture: Architecture) -> Traini
 
 @verifies("M5.12b")
 def a_schedule_counts_from_one(impl: JudgedImplementation, architecture: Architecture) -> None:
-    """There is no step 0, no step before it and none between two."""
+    """Step 0, negative steps and fractions are refused."""
     if not impl.offers("learning_rate"):
         note_case("learning_rate is not offered", "refusal")
         return
-    rate = impl.construct("learning_rate", impl.placed(plain_case(impl, architecture).config))
+    rate = impl.construct("learning_rate", impl.with_run_options(plain_case(impl, architecture).config))
     for step in (0, -1, 2.5):
         _expect_refused(f"the learning rate of step {step}", partial(rate, step=step))
 
 
 @verifies("M5.12b")
 def a_log_interval_is_at_least_one(impl: JudgedImplementation, architecture: Architecture) -> None:
-    """Otherwise nothing is ever logged, or a division by zero ends a run that has begun."""
+    """A log interval below one is refused before any step."""
     case = plain_case(impl, architecture)
+    # 0 divides by zero in the middle of a run, and a negative interval never logs.
     for interval in (0, -1):
         trainer = case.trainer(impl, case.parameters)
         before = trainer.parameters()
@@ -45,7 +46,7 @@ def a_log_interval_is_at_least_one(impl: JudgedImplementation, architecture: Arc
 
 @verifies("M5.12b")
 def a_checkpoint_of_another_model_is_refused(impl: JudgedImplementation, architecture: Architecture) -> None:
-    """Of another width, or with a layer more; what was there stays."""
+    """A checkpoint of another width or depth is refused, and the parameters stay."""
     case = plain_case(impl, architecture)
     if case.fixed:
         note_case("every config costs a build", "refusal")

@@ -53,7 +53,7 @@ def the_loss_leaves_no_trace(impl: JudgedImplementation, case: LossCase) -> None
 @verifies("M5.14", effort=0.2)
 @given(case=adam_cases())
 def the_optimiser_leaves_no_trace(impl: JudgedImplementation, case: AdamCase) -> None:
-    """Its arrays are its own: steps change none that it was given or has shown, nor the other way round."""
+    """Steps change no array that the optimiser was given or returned; changes of those change no step."""
     if not impl.offers(case.architecture.optimizer):
         return
     start = case.parameters()
@@ -106,7 +106,7 @@ def uses(trainer: Any) -> dict[str, Callable[[list[Any]], Any]]:
 def expect_no_trace_of_training(
     trainer: JudgedTrainer, label: str, use: Callable[[list[Any]], Any], batches: Sequence[Arrays]
 ) -> None:
-    """One use of the trainer; what it does not offer leaves no trace either."""
+    """One use of the trainer; a method that it does not offer is passed over."""
     if not callable(getattr(trainer.trainer, label.removeprefix("trainer."), None)):
         return
     batches_given = [fresh(batch) for batch in batches]

@@ -19,7 +19,8 @@ from attest.checks.training import (
     expect_within,
     whole_parameters,
 )
-from attest.contract import OPERATIONS, Architecture, Array
+from attest.contract import Architecture, Array
+from attest.contract.parameters import token_tables
 from attest.evidence import note_case
 from attest.judging.named import ONCE, named
 from attest.judging.property import given, verifies
@@ -43,7 +44,7 @@ def fixed_case(impl: JudgedImplementation, architecture: Architecture, **fields:
 @verifies("M5.6", effort=0.3)
 @given(case=training_cases(clips=("one", "one", "middle")))
 def steps_equal_the_reference(impl: JudgedImplementation, case: TrainingCase) -> None:
-    """Loss, rate, norm and parameters of four steps over batches with norms above and below the limit."""
+    """Loss, rate, norm and parameters of four steps are right, with norms above and below the limit."""
     trainer, shadow = trainer_of(impl, case), case.shadow()
     for batch in case.batches:
         expect_step(trainer, shadow, [batch])
@@ -52,7 +53,7 @@ def steps_equal_the_reference(impl: JudgedImplementation, case: TrainingCase) ->
 @verifies("M5.6", effort=0.15)
 @given(case=training_cases(schedules=("cosine",), steps=6))
 def steps_take_the_rate_of_the_schedule(impl: JudgedImplementation, case: TrainingCase) -> None:
-    """Through the warm-up and beyond, for the other schedule too where it is offered."""
+    """Each step takes the schedule's rate during the warm-up and after it, for every offered schedule."""
     case = case.but(warmup=2 + case.warmup % 2)
     try:
         trainer = trainer_of(impl, case)
@@ -67,7 +68,7 @@ def steps_take_the_rate_of_the_schedule(impl: JudgedImplementation, case: Traini
 @verifies("M5.6", effort=ONCE)
 @given(case=named(LONG_RUN))
 def forty_steps_equal_the_reference(impl: JudgedImplementation, case: TrainingCase) -> None:
-    """No step is left out, piled up or made with other constants after the first few."""
+    """Forty steps are right: none is left out, accumulated or made with other constants."""
     trainer, shadow = trainer_of(impl, case), case.shadow()
     for batch in case.batches:
         expect_step(trainer, shadow, [batch])
@@ -77,7 +78,7 @@ def forty_steps_equal_the_reference(impl: JudgedImplementation, case: TrainingCa
 @given(case=training_cases(smoothing=(0.0, 0.1)))
 def padding_teaches_nothing(impl: JudgedImplementation, case: TrainingCase) -> None:
     """After steps on padded batches the pad row of every table, which is not zero, is the same to the bit."""
-    tables = sorted(OPERATIONS[case.architecture.operation].tables)
+    tables = token_tables(case.architecture.operation, case.config)
     filled = {name: case.parameters[name].copy() for name in tables}
     for table in filled.values():
         table[case.pad_id] = 0.5
@@ -93,7 +94,7 @@ def padding_teaches_nothing(impl: JudgedImplementation, case: TrainingCase) -> N
 @verifies("M5.3b", effort=0.2)
 @given(case=training_cases(steps=5))
 def accumulated_batches_equal_one_large_batch(impl: JudgedImplementation, case: TrainingCase) -> None:
-    """Three batches, then two, of unequal sizes and lengths; clipped once."""
+    """An update from batches of unequal sizes equals the one from all of them joined, clipped once."""
     trainer, shadow = trainer_of(impl, case), case.shadow()
     for parts in (case.batches[:3], case.batches[3:], case.batches[1:3]):
         expect_step(trainer, shadow, [case.joined(parts)], accumulated=parts)
@@ -102,7 +103,7 @@ def accumulated_batches_equal_one_large_batch(impl: JudgedImplementation, case: 
 @verifies("M5.9", effort=0.3)
 @given(case=training_cases(steps=1, smoothing=(0.0,)), rows=st.integers(1, 5))
 def labels_are_the_input_shifted_by_one(impl: JudgedImplementation, case: TrainingCase, rows: int) -> None:
-    """The first loss and gradient; and with more padding they are the same."""
+    """The first loss and gradient are those of labels shifted by one, with any padding."""
     batch = case.joined([case.batches[0], *case.but(steps=2, rows=rows).batches[1:]])
     expect_step(trainer_of(impl, case), case.shadow(), [batch])
     longer = {name: case.longer(ids, 2) for name, ids in batch.items()}
@@ -111,7 +112,7 @@ def labels_are_the_input_shifted_by_one(impl: JudgedImplementation, case: Traini
 
 @verifies("M5.9")
 def the_shortest_target_asks_for_the_end(impl: JudgedImplementation, architecture: Architecture) -> None:
-    """BOS EOS: one label, and it is EOS."""
+    """A target of BOS EOS has one label, EOS."""
     case = fixed_case(impl, architecture, steps=1, dtype=impl.dtypes[-1], clip="one")
     batch = case.asking_for(np.array([[3, 4]] * 2), np.array([[case.bos_id, case.eos_id]] * 2))
     note_case(f"{case} {architecture.written}=BOS EOS", "shortest")
@@ -122,7 +123,7 @@ def the_shortest_target_asks_for_the_end(impl: JudgedImplementation, architectur
 def the_longest_target_has_one_column_more_than_max_len(
     impl: JudgedImplementation, architecture: Architecture
 ) -> None:
-    """The model reads all columns but the last: max_len of them."""
+    """A target of max_len + 1 columns is accepted, because the model does not read the last."""
     case = fixed_case(impl, architecture, steps=1, dtype=impl.dtypes[-1], clip="one")
     longest = case.config.max_len
     words = words_of(case.rng(5), 4, longest, case.vocab, (case.pad_id, case.bos_id, case.eos_id))
@@ -136,7 +137,7 @@ def the_longest_target_has_one_column_more_than_max_len(
 @verifies("M5.10", effort=0.2)
 @given(case=training_cases(smoothing=(0.0,)))
 def each_step_sees_its_own_batch_only(impl: JudgedImplementation, case: TrainingCase) -> None:
-    """The norm after other steps is the norm of this batch at these parameters."""
+    """The gradient norm of a step is that of its batch alone."""
     trainer = trainer_of(impl, case)
     shadow = case.shadow()
     for i, batch in enumerate((*case.batches, case.batches[0]), 1):
@@ -148,7 +149,7 @@ def each_step_sees_its_own_batch_only(impl: JudgedImplementation, case: Training
 def training_uses_dropout_and_evaluation_does_not(
     impl: JudgedImplementation, architecture: Architecture
 ) -> None:
-    """Also after evaluate; the chance that four noisy losses are all this near the quiet one is nil."""
+    """Training losses carry dropout noise, also after an evaluation; evaluation losses do not."""
     case = fixed_case(impl, architecture, dropout=0.5, warmup=400, rows=6, clip="one", dtype=impl.dtypes[0])
     trainer = trainer_of(impl, case)
     for when in ("at first", "after an evaluation"):
@@ -157,6 +158,7 @@ def training_uses_dropout_and_evaluation_does_not(
         for batch in case.batches:
             quiet = float(case.shadow().evaluation_loss(whole_parameters(trainer), [batch]).value)
             gaps.append(abs(trainer.step(batch)["loss"] - quiet))
+        # Half of all numbers are dropped: four noisy losses this near the quiet ones are not chance.
         near = f"within {max(gaps):.2g} of those without"
         seen = f"the losses of four steps with dropout {case.dropout} {when} are {near}"
         expect(max(gaps) > 1e-3, f"{seen}; training should be in train mode")
@@ -165,18 +167,18 @@ def training_uses_dropout_and_evaluation_does_not(
 
 @verifies("M5.10")
 def every_step_draws_noise_of_its_own(impl: JudgedImplementation, architecture: Architecture) -> None:
-    """At a rate of next to nothing, the losses of the same batch differ by their dropout alone."""
+    """Steps on the same batch at nearly zero rate have losses that differ by their dropout."""
     case = fixed_case(impl, architecture, dropout=0.5, warmup=10**8, rows=6, clip="one", dtype=impl.dtypes[0])
     note_case(f"{case} the same batch four times", "dropout")
     trainer = trainer_of(impl, case)
     losses = [trainer.step(case.batches[1])["loss"] for _ in range(4)]
     seen = f"four steps on the same batch with dropout {case.dropout} gave losses within {np.ptp(losses):.2g}"
-    expect(np.ptp(losses) > 1e-3, f"{seen}; each should draw noise of its own")
+    expect(np.ptp(losses) > 1e-3, f"{seen}; each should draw other noise")
 
 
 @verifies("M5.10")
 def training_drops_out_in_every_sublayer(impl: JudgedImplementation, architecture: Architecture) -> None:
-    """Each sublayer's output and each embedded input, by the numbers that the first step leaves alone.
+    """The first step leaves alone what was dropped, in every sublayer and embedded input.
 
     With one position per stream, a number of the bias that a sublayer ends with, or of the embedding of the
     one id, has no gradient where it was dropped, and Adam's first step does not move it. The others move.
@@ -227,7 +229,7 @@ def partly_moved(trainer: JudgedTrainer, case: TrainingCase) -> set[str]:
 
 @verifies("M5.10")
 def evaluation_leaves_the_mode(impl: JudgedImplementation, architecture: Architecture) -> None:
-    """A model in train mode is in train mode afterwards, and one in eval mode in eval mode."""
+    """After an evaluation the model is in the mode it was in before."""
     case = fixed_case(impl, architecture, dropout=0.5, rows=6, dtype=impl.dtypes[0])
     trainer = trainer_of(impl, case)
     inputs = architecture.inputs(case.batches[1])
@@ -247,7 +249,7 @@ def evaluation_leaves_the_mode(impl: JudgedImplementation, architecture: Archite
 def loss_and_rate_are_logged_every_n_steps(
     impl: JudgedImplementation, case: TrainingCase, log_every: int
 ) -> None:
-    """After steps N, 2N, ... and no others: that step's loss and the rate it used."""
+    """Steps N, 2N, ... and no others are logged, each with its loss and its rate."""
     twin = trainer_of(impl, case)
     reports = [twin.step(batch) for batch in case.batches]
     logged = trainer_of(impl, case).fit(case.batches, log_every)
@@ -257,7 +259,7 @@ def loss_and_rate_are_logged_every_n_steps(
 @verifies("M5.8", effort=0.15)
 @given(case=training_cases(dropout=0.3, steps=5), log_every=st.sampled_from((2, 3, 4)))
 def fit_makes_the_steps_of_step(impl: JudgedImplementation, case: TrainingCase, log_every: int) -> None:
-    """After a step, and after another fit: the same numbers, noise and last batches included."""
+    """Fit makes the same steps as step, after a step and after another fit, dropout included."""
     twin, trainer = trainer_of(impl, case), trainer_of(impl, case)
     wanted = [twin.step(batch) for batch in (*case.batches, *case.batches[:4])]
     trainer.step(case.batches[0])
@@ -270,7 +272,7 @@ def fit_makes_the_steps_of_step(impl: JudgedImplementation, case: TrainingCase, 
 @verifies("M5.10c", effort=0.15)
 @given(case=training_cases(dropout=0.3, steps=3))
 def the_same_seed_gives_the_same_run(impl: JudgedImplementation, case: TrainingCase) -> None:
-    """To the bit, with dropout, and whatever other trainers do meanwhile."""
+    """Two trainers of one seed take the same steps to the bit, also when others run in between."""
     alone = case.trainer(impl)
     start = whole_parameters(alone)
     wanted = [alone.step(batch) for batch in case.batches]
@@ -294,7 +296,7 @@ def the_same_seed_gives_the_same_run(impl: JudgedImplementation, case: TrainingC
 @verifies("M5.13", effort=0.2)
 @given(case=training_cases(dropout=0.3, smoothing=(0.1, 0.0)))
 def evaluation_is_the_loss_per_token(impl: JudgedImplementation, case: TrainingCase) -> None:
-    """Over all batches together, without smoothing and dropout, however they are cut."""
+    """The loss is per token over all batches, unsmoothed and without dropout, for any split."""
     trainer = trainer_of(impl, case)
     wanted = case.shadow().evaluation_loss(whole_parameters(trainer), case.batches)
     whole = [case.joined(case.batches)]
@@ -311,7 +313,7 @@ def evaluation_is_the_loss_per_token(impl: JudgedImplementation, case: TrainingC
 @verifies("M5.13", effort=0.1)
 @given(case=training_cases(dropout=0.3, steps=3))
 def evaluation_follows_the_parameters(impl: JudgedImplementation, case: TrainingCase) -> None:
-    """The same list of batches is evaluated again after a step, and read with what the step has made."""
+    """Evaluating the same list of batches after a step uses the new parameters."""
     trainer, kept = trainer_of(impl, case), case.batches
     for turn, batch in enumerate(case.batches):
         wanted = case.shadow().evaluation_loss(whole_parameters(trainer), case.batches)
@@ -323,7 +325,7 @@ def evaluation_follows_the_parameters(impl: JudgedImplementation, case: Training
 @verifies("M5.13", effort=0.15)
 @given(case=training_cases(dropout=0.3, steps=3))
 def evaluation_changes_nothing(impl: JudgedImplementation, case: TrainingCase) -> None:
-    """The next steps are the same to the bit with and without it."""
+    """The next steps are the same to the bit with and without an evaluation."""
     watched, unwatched = trainer_of(impl, case), trainer_of(impl, case)
     seen, wanted = [], []
     for batch in case.batches:

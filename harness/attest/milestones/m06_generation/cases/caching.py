@@ -24,7 +24,9 @@ from attest.milestones.m06_generation.cases.generation import LONG_FIELDS, Decod
 from attest.outcomes import Expected
 from attest.reference.oracle import expected
 
+# Two decodings under way at once show state that belongs to the component instead of the session.
 MAX_SESSIONS = 2
+# More rows than a prompt has (up to three): reorders must be able to repeat rows and grow.
 MAX_ROWS = 5
 
 
@@ -37,7 +39,7 @@ class CacheCase(DecodingCase):
     script: str = ""
 
     def tokens(self, turn: int, rows: int, count: int) -> Array:
-        """(rows, count): what is fed in one step; every turn has tokens of its own."""
+        """(rows, count): the tokens fed in one step; every step draws new ones."""
         return self.real_ids(self.rng(3, turn), (rows, count), self.num_classes)
 
 
@@ -68,7 +70,7 @@ class CacheRun:
         current().case = self.line
 
     def open(self) -> None:
-        """Start on a prompt of its own, or on as many empty rows."""
+        """Start on a newly drawn prompt, or on as many empty rows."""
         self.did("o")
         prompt = self.case.another_prompt(len(self.sessions))
         empty = np.zeros((len(prompt), 0), np.int64)

@@ -24,6 +24,7 @@ ROOM = 12  # max_len of the config of a drawn case
 SOURCE_VOCAB = 9
 SPECIALS = ((0, 1, 2), (2, 0, 3), (1, 3, 0))  # pad, BOS, EOS
 NARROW = 4  # the widest beam that is not exhaustive
+# 0 ranks by log-probability and 0.6 is the default; a negative one favours short outputs.
 ALPHAS = (0.0, 0.6, 1.0, 2.0, -0.5, -1.5)
 
 
@@ -180,7 +181,7 @@ class GenerationCase(DecodingCase):
         return {**self.parameters, f"{last}.weight": weight, f"{last}.bias": logits.astype(weight.dtype)}
 
     def teacher(self, impl: JudgedImplementation) -> Teacher:
-        """Who reads what the implementation wrote, with the bounds it declares."""
+        """The reference that scores what the implementation wrote, with the bounds it declares."""
         factor = impl.factor(self.architecture.generate)
         return Teacher(self.config, self.parameters, factor, self.architecture)
 
@@ -312,6 +313,7 @@ def outputs(symbols: int, limit: int) -> int:
 LONG_FIELDS: dict[str, Any] = {"B": 2, "S": 70, "D": 24, "H": 4, "decoders": 2, "symbols": 20, "room": 128}
 LONG_OUTPUT = GenerationCase(**LONG_FIELDS, norm="pre", limit=40, eos=-1e4, dtype="float64")
 LONG_BEAM = BeamCase(**LONG_FIELDS, norm="pre", limit=40, eos=-1e4, W=2, K=2, dtype="float64")
+# Twice the default width of four, so that a width that is ignored or capped shows.
 EIGHT_WIDE = BeamCase(B=2, S=3, symbols=17, limit=5, eos=1.0, W=8, K=8, dtype="float64")
 # In each of these W of the first 2W - 1 continuations end at some step, which 1 of 60 drawn cases has: there
 # the last of the 2W lives on.

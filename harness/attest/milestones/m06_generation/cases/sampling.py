@@ -16,7 +16,9 @@ from attest.outcomes import Expected
 from attest.reference.assembly import oracle_parts
 from attest.reference.oracle import EPSILON
 
+# From nearly greedy to nearly uniform. Multiplying by the temperature is right at 1 only.
 TEMPERATURES = (1.0, 0.5, 2.0, 0.1, 0.9, 1.5, 5.0, 100.0, 1e-3)
+# Down to just above 1e-6, below which the spec takes a temperature for 0: a larger threshold is found.
 COLD = (5e-3, 0.05, 1e-3, 1e-4, 1e-5, 2e-6)
 LEVELS = {"unit": 2.0, "large": 1e4, "tiny": 1e-3}  # "close": as far apart as the temperature
 
@@ -105,7 +107,7 @@ class LogitsCase(Case):
 
 def logits_cases(
     *,
-    kinds: tuple[str, ...] = ("unit", "large", "tiny"),
+    regimes: tuple[str, ...] = ("unit", "large", "tiny"),
     temperatures: tuple[float, ...] = TEMPERATURES,
 ) -> st.SearchStrategy[LogitsCase]:
     """Any temperature, at every scale."""
@@ -114,7 +116,7 @@ def logits_cases(
         B=st.integers(1, 4),
         V=st.integers(2, 12),
         temperature=st.sampled_from(temperatures),
-        regime=st.sampled_from(kinds),
+        regime=st.sampled_from(regimes),
         dtype=dtypes(),
         seed=seeds(),
     )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from attest.judging.catalogue import defect
-from attest.reference.decoding.cache import State
 from attest.reference.decoding.sampling import Sampling
 from attest.reference.models.transformer import ReferenceTransformer
 from attest.reference.tape import Array
@@ -15,7 +16,7 @@ from attest.reference.tape import Array
 class negative_rows_count_from_the_end(ReferenceTransformer):
     """reorder takes row -1 for the last one, as numpy does."""
 
-    def reorder(self, state: State, rows: Array) -> State:
+    def reorder(self, state: Any, rows: Array) -> Any:
         return super().reorder(state, np.asarray(rows) % max(1, len(state.tokens)))
 
 
@@ -23,7 +24,7 @@ class negative_rows_count_from_the_end(ReferenceTransformer):
 class rows_beyond_are_clipped(ReferenceTransformer):
     """A row that the state does not have becomes its last one."""
 
-    def reorder(self, state: State, rows: Array) -> State:
+    def reorder(self, state: Any, rows: Array) -> Any:
         rows = np.asarray(rows)
         return super().reorder(state, np.where(rows > 0, np.minimum(rows, len(state.tokens) - 1), rows))
 
@@ -32,7 +33,7 @@ class rows_beyond_are_clipped(ReferenceTransformer):
 class steps_wrap_ids(ReferenceTransformer):
     """Ids outside the vocabulary are taken modulo its size."""
 
-    def step(self, state: State, tokens: Array) -> tuple[Array, State]:
+    def step(self, state: Any, tokens: Array) -> tuple[Array, Any]:
         return super().step(state, np.asarray(tokens) % self.config.target_vocab)
 
 

@@ -64,21 +64,21 @@ def a_wide_beam_is_exhaustive_search(impl: JudgedImplementation, case: BeamCase)
 @verifies("M6.2", effort=1.5)
 @given(case=beam_cases(min_rows=2))
 def a_narrow_beam_keeps_what_it_should(impl: JudgedImplementation, case: BeamCase) -> None:
-    """The 2W best continuations, finished among the first W, W others live on; near ties are excluded."""
+    """Of the 2W best continuations those ending in the first W finish, and W others go on."""
     expect_searched(impl, case)
 
 
 @verifies("M6.2", effort=0.3)
 @given(case=uneven_cases())
 def a_row_that_is_done_collects_no_more(impl: JudgedImplementation, case: UnevenCase) -> None:
-    """With W finished a row is closed, however long the other rows of the batch are searched."""
+    """A row with W finished hypotheses is closed while other rows are still searched."""
     expect_searched(impl, case)
 
 
 @verifies("M6.2", effort=0.3)
 @given(case=crowded_cases())
 def a_beam_may_be_wider_than_the_vocabulary(impl: JudgedImplementation, case: BeamCase) -> None:
-    """Places that the first step cannot fill stay empty: nothing ends in them."""
+    """Places that the first step cannot fill stay empty and never finish."""
     expect_searched(impl, case)
 
 
@@ -92,7 +92,7 @@ def a_beam_of_eight_follows_eight(impl: JudgedImplementation, case: BeamCase) ->
 @verifies("M6.2", effort=ONCE)
 @given(case=named(*CROWDED_ENDS))
 def the_last_of_the_continuations_counts(impl: JudgedImplementation, case: BeamCase) -> None:
-    """2W continuations are looked at, and not one less: where W of the others end, the last one lives on."""
+    """All 2W continuations are considered: where W others end, the last one goes on."""
     expect_searched(impl, case)
 
 
@@ -151,7 +151,7 @@ def every_score_is_that_of_its_tokens(impl: JudgedImplementation, case: BeamCase
 @verifies("M6.2a", effort=ONCE)
 @given(case=named(LONG_BEAM))
 def the_scores_of_long_outputs_are_those_of_their_tokens(impl: JudgedImplementation, case: BeamCase) -> None:
-    """40 tokens behind a prompt of 70."""
+    """The scores of 40 tokens after a prompt of 70 are those of the tokens."""
     every_score_is_that_of_its_tokens(impl, case)
 
 
@@ -180,7 +180,7 @@ def no_smaller(inputs: dict[str, Array], case: BeamCase) -> dict[str, Array]:
 @verifies("M6.8", effort=0.5)
 @given(case=beam_cases())
 def the_score_follows_its_formula(impl: JudgedImplementation, case: BeamCase) -> None:
-    """log-probability / ((5 + n) / 6)^alpha for every alpha, and 0.6 is the default."""
+    """The score is log-probability / ((5 + n) / 6)^alpha for every alpha, by default 0.6."""
     component = case.generator(impl)
     for alpha in (*ALPHAS, None):
         request = case.request(alpha=alpha)
@@ -212,7 +212,7 @@ def a_larger_alpha_never_favours_the_shorter(impl: JudgedImplementation, case: B
 @verifies("M6.8", effort=0.5)
 @given(case=exhaustive_cases(alphas=(0.0,)))
 def alpha_zero_ranks_by_log_probability(impl: JudgedImplementation, case: BeamCase) -> None:
-    """The best K by what the model gives them, whatever their length."""
+    """With alpha 0 the best K are those with the largest log-probability, at any length."""
     for row, found in enumerate(beam(impl, case)):
         readings = read(impl, case, row, found)
         tolerance = tolerance_of(readings, 0.0, case.limit)

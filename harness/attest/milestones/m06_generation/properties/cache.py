@@ -33,7 +33,7 @@ SHORT, LONG = 50, 400
 @verifies("M6.3")
 @stateful(steps=8, replay="a_script_of_steps_equals_the_full_pass")
 def a_cached_step_equals_the_full_pass(impl: JudgedImplementation, architecture: Architecture) -> Any:
-    """A cached step gives the full pass's logits, whatever was started, stepped and reordered before."""
+    """A cached step gives the logits of the full pass after any starts, steps and reorders."""
     return machine_of(impl, architecture)
 
 
@@ -54,7 +54,7 @@ def a_long_script_equals_the_full_pass(impl: JudgedImplementation, case: CacheCa
 @verifies("M6.3", effort=0.3)
 @given(case=cache_cases(scripted=False))
 def a_start_follows_the_parameters(impl: JudgedImplementation, case: CacheCase) -> None:
-    """The same prompt is started again after a load, and read with what was loaded."""
+    """A prompt started again after a load is read with the loaded parameters."""
     model = case.model(impl)
     expect_cached(model, case)
     model.load(case.but(seed=case.seed + 1).parameters)
@@ -64,7 +64,7 @@ def a_start_follows_the_parameters(impl: JudgedImplementation, case: CacheCase) 
 @verifies("M6.3", effort=0.2)
 @given(case=cache_cases(scripted=False))
 def a_start_follows_training(impl: JudgedImplementation, case: CacheCase) -> None:
-    """The same prompt is started again after steps of the trainer, which may change weights in place."""
+    """A prompt started again after steps of the trainer is read with the trained parameters."""
     architecture, config = case.architecture, case.config.but(dropout=0.0, warmup=1)
     if case.fixed or not takes(impl, architecture.trainer, config):
         return  # where every config costs a build, a trainer of this one would too
@@ -92,7 +92,7 @@ def expect_cached(model: JudgedComponent, case: CacheCase) -> None:
 def no_step_beyond_the_last_position(
     impl: JudgedImplementation, case: CacheCase, first: int, over: int
 ) -> None:
-    """max_len tokens fit; what would go beyond is refused, in one step or after many."""
+    """max_len tokens fit; a step beyond them is refused, whether in one step or after many."""
     for before in ((ROOM,), (first, ROOM - first), (first,), ()):
         run = CacheRun(impl, case)
         run.open()
@@ -108,8 +108,9 @@ def no_step_beyond_the_last_position(
 
 @verifies("M6.4")
 def a_step_works_on_the_new_token_only(impl: JudgedImplementation, architecture: Architecture) -> None:
-    """Counted in floating-point operations where torch computes, by growth of time elsewhere."""
+    """The work of a step is that of the new token, not of the whole prefix."""
     work = Workload(architecture=architecture).fitted(impl)
+    # Where torch computes, its operations can be counted; a time would be noise on a loaded machine.
     seen, needed = step_flops(impl, work, LONG), work.flops_of_a_step
     note_case(f"one step after {LONG} tokens, {work}", "operations" if seen else "seconds")
     if seen:

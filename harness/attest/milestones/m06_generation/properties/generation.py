@@ -70,7 +70,7 @@ def two_equal(impl: JudgedImplementation, case: GenerationCase) -> tuple[JudgedC
 @verifies("M6.1", effort=0.3)
 @given(case=generation_cases(min_limit=2))
 def of_equal_logits_one_is_taken(impl: JudgedImplementation, case: GenerationCase) -> None:
-    """Either of the two, and the same one when the same is asked again."""
+    """One of two equal logits is taken, and the same one when asked again."""
     component, best = two_equal(impl, case)
     first, again = greedy(component, case), greedy(component, case)
     for (tokens, _), (same, _) in zip(first, again):
@@ -81,7 +81,7 @@ def of_equal_logits_one_is_taken(impl: JudgedImplementation, case: GenerationCas
 @verifies("M6.1a", effort=0.5)
 @given(case=generation_cases(min_limit=2))
 def of_equal_logits_the_lowest_id_wins(impl: JudgedImplementation, case: GenerationCase) -> None:
-    """At every step, in every row."""
+    """Of equal logits the lowest id is taken, at every step and in every row."""
     component, best = two_equal(impl, case)
     wanted = (best[0],) * (1 if best[0] == case.config.eos_id else case.limit)
     for tokens, _ in greedy(component, case):
@@ -93,14 +93,14 @@ def of_equal_logits_the_lowest_id_wins(impl: JudgedImplementation, case: Generat
 @verifies("M6.1", effort=ONCE)
 @given(case=named(LONG_OUTPUT))
 def greedy_takes_the_likeliest_of_forty_tokens(impl: JudgedImplementation, case: GenerationCase) -> None:
-    """40 tokens behind a prompt of 70: nothing is forgotten and nothing repeated."""
+    """Each of 40 tokens after a prompt of 70 has the largest logit."""
     greedy_takes_the_likeliest_token(impl, case)
 
 
 @verifies("M6.9", effort=0.5)
 @given(case=generation_cases(min_rows=2))
 def a_row_does_not_depend_on_its_neighbours(impl: JudgedImplementation, case: GenerationCase) -> None:
-    """Greedy gives for each row what it gives for the row alone, however much padding is added."""
+    """Greedy gives for each row what it gives for the row alone, with any amount of padding."""
     component = case.generator(impl)
     together = greedy(component, case)
     for row, (tokens, score) in enumerate(together):
@@ -149,7 +149,7 @@ def a_call_does_not_depend_on_the_one_before(impl: JudgedImplementation, case: G
 @verifies("M6.6", "M6.9", effort=0.3)
 @given(case=generation_cases(min_limit=2))
 def an_answer_follows_the_parameters(impl: JudgedImplementation, case: GenerationCase) -> None:
-    """Asked again after a load, the same prompt is answered with what was loaded."""
+    """The same prompt after a load is answered with the loaded parameters."""
     component = case.generator(impl)
     greedy(component, case)
     other = case.but(seed=case.seed + 1)
@@ -274,7 +274,7 @@ def nonsensical_calls(
 
 @verifies("M6.10")
 def nonsense_is_refused(impl: JudgedImplementation, architecture: Architecture) -> None:
-    """An exception before any output."""
+    """A request that makes no sense raises before any output."""
     for what, call, _ in nonsensical_calls(impl, architecture):
         note_case(what, "refusal")
         expect_refused(call, what)
@@ -282,7 +282,7 @@ def nonsense_is_refused(impl: JudgedImplementation, architecture: Architecture) 
 
 @verifies("M6.10a")
 def refusals_name_argument_and_value(impl: JudgedImplementation, architecture: Architecture) -> None:
-    """A ValueError with the name of the argument and what was given."""
+    """A ValueError holds the name of the argument and its value."""
     for what, call, words in nonsensical_calls(impl, architecture):
         note_case(what, "refusal")
         expect_refused_by_name(call, what, *words)

@@ -30,12 +30,12 @@ WRONG_SETTINGS: tuple[dict[str, Any], ...] = (
 
 @verifies("M6.10b")
 def a_state_refuses_what_does_not_fit(impl: JudgedImplementation, architecture: Architecture) -> None:
-    """Rows that are not there, tokens for other rows or outside the vocabulary: no result."""
+    """Rows that do not exist, and tokens of other rows or outside the vocabulary, are refused."""
     case = CacheCase(B=2, S=3, dtype=impl.dtypes[0], architecture=architecture).fitted(impl)
     model, tokens = case.model(impl), case.tokens(0, case.B, 1)
 
     def stepped() -> Any:
-        """A state of its own for every question: one that is refused may be used up."""
+        """A new state for every question: a refused step may have used its state up."""
         return model.step(model.start(architecture.beginning(case.prompt)), tokens)[1]
 
     for rows in ([-1], [case.B], [0, case.B], [[0]]):
@@ -54,7 +54,7 @@ def _wrong_tokens(case: CacheCase, tokens: Any) -> Iterator[tuple[str, Any]]:
 
 @verifies("M6.10b")
 def a_distribution_refuses_settings_that_make_no_sense(impl: JudgedImplementation) -> None:
-    """The same settings as for `generate`, asked of the plain function where there is one."""
+    """The function refuses the settings that `generate` refuses."""
     if not impl.offers("next_token_distribution"):
         note_case("next_token_distribution is not offered", "refusal")
         return

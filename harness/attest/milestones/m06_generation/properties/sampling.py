@@ -27,7 +27,9 @@ from attest.reference.assembly import oracle_parts
 
 ROWS = 4096
 ODDS = (0.33, 0.24, 0.18, 0.12, 0.08, 0.03, 0.012, 0.004, 0.002, 0.002)
+# Neighbours, and seeds that agree modulo 2, 256 or 65536, as those of a generator that keeps one byte do.
 SEEDS = (*range(8), 255, 256, 257, 1000, 65536, 2**31 - 1)
+# Each limit alone and both together; temperatures on both sides of 1 change which tokens top_p keeps.
 SETTINGS: tuple[dict[str, Any], ...] = (
     {"temperature": 1.0, "max_len": 4},
     {"temperature": 0.6},
@@ -39,21 +41,22 @@ SETTINGS: tuple[dict[str, Any], ...] = (
 
 def cold_temperatures() -> st.SearchStrategy[float]:
     """What is taken for 0."""
+    # 1e-300 divides a logit to infinity, and 1e-30 does so in float32.
     return st.sampled_from((0.0, 1e-30, 1e-7, 1e-300))
 
 
 @verifies("M6.7")
 @given(case=logits_cases())
 def temperature_divides_the_logits(impl: JudgedImplementation, case: LogitsCase) -> None:
-    """softmax(logits / temperature), below and above 1, at every scale."""
+    """Probabilities are softmax(logits / temperature), below and above 1, at every scale."""
     seen = impl.call("next_token_distribution", *case.arguments)
     expect_close(seen, case.expected, "probabilities", factor=impl.factor("next_token_distribution"))
 
 
 @verifies("M6.7", effort=0.5)
-@given(case=logits_cases(kinds=("close",), temperatures=COLD))
+@given(case=logits_cases(regimes=("close",), temperatures=COLD))
 def a_low_temperature_is_not_zero(impl: JudgedImplementation, case: LogitsCase) -> None:
-    """Down to 1e-6 the logits are divided: those as close as the temperature share the probability."""
+    """Logits are divided down to 1e-6: those as close as the temperature share the probability."""
     seen = impl.call("next_token_distribution", *case.arguments)
     expect_close(seen, case.expected, "probabilities", factor=impl.factor("next_token_distribution"))
 
@@ -61,7 +64,7 @@ def a_low_temperature_is_not_zero(impl: JudgedImplementation, case: LogitsCase) 
 @verifies("M6.7")
 @given(case=logits_cases(), cold=cold_temperatures(), tied=st.booleans())
 def zero_temperature_is_greedy(impl: JudgedImplementation, case: LogitsCase, cold: float, tied: bool) -> None:
-    """1 on the argmax, on one of several equal ones, and 0 elsewhere."""
+    """The argmax, or one of several equal ones, has probability 1 and the others 0."""
     logits = case.tied if tied else case.logits
     seen = impl.call("next_token_distribution", logits, cold, None, None)
     expect_shape(seen, logits.shape, "probabilities")
@@ -78,7 +81,7 @@ def zero_temperature_is_greedy(impl: JudgedImplementation, case: LogitsCase, col
 def zero_temperature_takes_the_lowest_of_equals(
     impl: JudgedImplementation, case: LogitsCase, cold: float
 ) -> None:
-    """The first of the largest logits."""
+    """The first of the largest logits has probability 1."""
     seen = impl.call("next_token_distribution", case.tied, cold, None, None)
     wanted = (np.arange(case.V) == case.tied.argmax(-1)[:, None]).astype(seen.dtype)
     expect_same_bits(seen, wanted, f"a probability at temperature {cold:g}, two logits being equal,")
@@ -89,7 +92,7 @@ def zero_temperature_takes_the_lowest_of_equals(
 def drawing_at_zero_temperature_is_greedy(
     impl: JudgedImplementation, case: GenerationCase, cold: float
 ) -> None:
-    """Where the implementation generates, method sample at temperature 0 writes what greedy writes."""
+    """Method sample at temperature 0 writes what greedy writes."""
     if impl.offers(case.architecture.generate):
         component = case.generator(impl)
         drawn = greedy(component, case, method="sample", temperature=cold, seed=case.seed)
@@ -98,9 +101,9 @@ def drawing_at_zero_temperature_is_greedy(
 
 
 @verifies("M6.7a", effort=0.5)
-@given(case=logits_cases(kinds=("unit",)))
+@given(case=logits_cases(regimes=("unit",)))
 def the_right_tokens_are_kept(impl: JudgedImplementation, case: LogitsCase) -> None:
-    """The k likeliest, then the smallest set that reaches p, for every combination of a few."""
+    """The k likeliest are kept, and of these the smallest set that reaches p."""
     for one in case.grid():
         current().case = print_drawn({"case": one})
         expect_kept(impl, one)
@@ -117,9 +120,9 @@ def expect_kept(impl: JudgedImplementation, case: LogitsCase) -> None:
 
 
 @verifies("M6.7a", effort=0.5)
-@given(case=logits_cases(kinds=("unit",)))
+@given(case=logits_cases(regimes=("unit",)))
 def equal_logits_are_cut_to_no_less_than_k(impl: JudgedImplementation, case: LogitsCase) -> None:
-    """Where the k-th and the next are equal: k tokens at least, none below the k-th, all above it."""
+    """Of equal logits at the cut at least k tokens are kept, none below the k-th, all above it."""
     for k in range(1, case.V):
         seen = impl.call("next_token_distribution", case.levels, 1.0, k, None)
         expect_shape(seen, case.levels.shape, "probabilities")
@@ -133,9 +136,9 @@ def equal_logits_are_cut_to_no_less_than_k(impl: JudgedImplementation, case: Log
 
 
 @verifies("M6.7b", effort=0.5)
-@given(case=logits_cases(kinds=("unit",)))
+@given(case=logits_cases(regimes=("unit",)))
 def of_equal_logits_exactly_k_are_kept(impl: JudgedImplementation, case: LogitsCase) -> None:
-    """Of those that are equal to the k-th the lowest ids."""
+    """Exactly k tokens are kept, of those equal to the k-th the lowest ids."""
     sampling = oracle_parts(GenerationCase().config).sampling
     for k in range(1, case.V):
         seen = impl.call("next_token_distribution", case.levels, 1.0, k, None)
@@ -150,9 +153,9 @@ def ids_of(kept: Array) -> list[int]:
 
 
 @verifies("M6.7a")
-@given(case=logits_cases(kinds=("unit",)), peak=st.sampled_from((3.0, 30.0)))
+@given(case=logits_cases(regimes=("unit",)), peak=st.sampled_from((3.0, 30.0)))
 def the_likeliest_token_is_always_kept(impl: JudgedImplementation, case: LogitsCase, peak: float) -> None:
-    """One token likelier than p leaves that one; p = 1 keeps all of them."""
+    """A token likelier than p is kept alone, and p = 1 keeps all tokens."""
     logits = case.logits.copy()
     best = logits.argmax(-1)
     np.put_along_axis(logits, best[:, None], logits.max() + logits.dtype.type(peak), axis=-1)
@@ -179,7 +182,7 @@ def fixed_odds(
 
 @verifies("M6.7a")
 def draws_follow_the_distribution(impl: JudgedImplementation, architecture: Architecture) -> None:
-    """Token by token down to those of 0.2 %, and one step tells nothing of the next.
+    """Each token is drawn at its probability, down to 0.2 %, and steps are independent.
 
     Of 16384 draws at temperature 1 a token of 0.2 % is expected 33 times: one that never comes is always
     found. One of 3 % that comes half as often as it should is 11 deviations away. Counts are judged by
@@ -220,7 +223,7 @@ def expect_frequencies(drawn: Array, p: Array) -> None:
 @verifies("M6.7a", effort=0.3)
 @given(case=generation_cases())
 def draws_repeat_with_their_seed(impl: JudgedImplementation, case: GenerationCase) -> None:
-    """The same seed draws the same tokens; top_k = 1 is greedy whatever the seed."""
+    """The same seed draws the same tokens, and top_k = 1 is greedy for every seed."""
     if not impl.offers(case.architecture.generate):
         return
     component = case.generator(impl)
@@ -236,7 +239,7 @@ def draws_repeat_with_their_seed(impl: JudgedImplementation, case: GenerationCas
 
 @verifies("M6.7a")
 def seeds_differ(impl: JudgedImplementation, architecture: Architecture) -> None:
-    """No two of many seeds draw the same tokens: neither their parity nor their last byte alone counts.
+    """No two of many seeds draw the same tokens, also where parity or last byte agree.
 
     The chance that two seeds agree on 128 draws is 0.22^128.
     """

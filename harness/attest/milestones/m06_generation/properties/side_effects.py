@@ -33,7 +33,7 @@ def generation_leaves_no_trace(impl: JudgedImplementation, case: GenerationCase)
 
 @verifies("M6.11")
 def a_refusal_leaves_no_trace(impl: JudgedImplementation, architecture: Architecture) -> None:
-    """The training mode, the random state and the next answer are as if nothing had been asked."""
+    """A refused request leaves the training mode, the random state and the next answer as they were."""
     case = plain_case(impl, architecture)
     component = case.generator(impl)
     wanted = component(**case.request())
@@ -103,7 +103,7 @@ def stepped(model: JudgedComponent, state: Any, tokens: Array, kept: Kept) -> An
 
 
 @verifies("M6.11", effort=0.5)
-@given(case=logits_cases(kinds=("unit",)))
+@given(case=logits_cases(regimes=("unit",)))
 def the_distribution_leaves_no_trace(impl: JudgedImplementation, case: LogitsCase) -> None:
     """The logits given and the probabilities returned before are as they were, with and without limits."""
     if not impl.offers("next_token_distribution"):

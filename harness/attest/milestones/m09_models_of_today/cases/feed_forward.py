@@ -9,33 +9,21 @@ from typing import Any, ClassVar
 from hypothesis import strategies as st
 
 from attest.contract import Array
-from attest.judging.cases import OperationCase, dtypes, regimes, seeds
+from attest.judging.cases import dtypes, regimes, seeds
+from attest.milestones.m03_feed_forward_and_embeddings.cases.feed_forward import FeedForwardCase
 
 ACTIVATIONS = ("silu", "gelu_tanh", "gelu", "relu")
 
 
 @dataclass(frozen=True, kw_only=True)
-class GatedCase(OperationCase):
+class GatedCase(FeedForwardCase):
     """Gate and inner weights are drawn apart: where they are equal, exchanging them changes nothing."""
 
     kind: ClassVar[str] = "gated_feed_forward"
-    lengths: ClassVar[tuple[str, ...]] = ("B", "T")
-    operates: ClassVar[str] = "feed_forward"
-    settings: ClassVar[Mapping[str, str]] = {
-        "D": "d_model",
-        "d_ff": "d_ff",
-        "activation": "activation",
-        "gated": "gated",
-        "bias": "bias",
-    }
+    settings: ClassVar[Mapping[str, str]] = {**FeedForwardCase.settings, "gated": "gated"}
 
-    B: int = 1
-    T: int = 1
-    D: int = 4
-    d_ff: int | None = None
     activation: str = "silu"
     gated: bool = True
-    bias: bool = True
 
     @property
     def narrowed(self) -> dict[str, Any]:
@@ -49,12 +37,7 @@ class GatedCase(OperationCase):
 
     @property
     def regimes(self) -> tuple[str, ...]:
-        return (*super().regimes, self.activation, "gated" if self.gated else "not gated")
-
-    @property
-    def x(self) -> Array:
-        """The input."""
-        return self.inputs["x"]  # type: ignore[no-any-return]
+        return (*super().regimes, "gated" if self.gated else "not gated")
 
     def scaled(self, name: str, factor: float) -> dict[str, Array]:
         """The parameters with weight and bias of one map times a factor."""

@@ -112,7 +112,7 @@ class gradient_stops_at_the_gate(FeedForward):
         return super().gated(detach(gate), inner)
 
 
-@defect("M9.17")
+@defect("M9.17", "M10.1", "M10.2")
 class silu_without_product_rule(Silu):
     """Backward, the slope of SiLU is the logistic function alone."""
 
@@ -123,7 +123,7 @@ class silu_without_product_rule(Silu):
 
 @defect("M9.18")
 class unknown_gate_is_relu(ReferenceComponent):
-    """With a gate, an activation that nobody knows is taken for ReLU."""
+    """With a gate, an unknown activation is taken for ReLU."""
 
     def check_choices(self) -> None:
         if not self.config.gated:

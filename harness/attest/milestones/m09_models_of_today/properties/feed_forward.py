@@ -42,7 +42,7 @@ def without_bias(case: GatedCase, output: np.ndarray) -> np.ndarray:
 @verifies("M9.3")
 @given(case=gated_cases(), factor=st.sampled_from((-2.0, 3.0)))
 def the_output_is_linear_in_inner(impl: JudgedImplementation, case: GatedCase, factor: float) -> None:
-    """Weights and bias of inner times a factor: the output without its bias times the same."""
+    """Weights and bias of inner times a factor give the output, less its bias, times that factor."""
     scaled, plain = case.scaled("inner", factor), case.loaded(impl)(x=case.x)["output"]
     component = case.loaded(impl, scaled)
     seen = component(x=case.x)["output"]
@@ -56,7 +56,7 @@ def the_output_is_linear_in_inner(impl: JudgedImplementation, case: GatedCase, f
 @verifies("M9.3")
 @given(case=gated_cases())
 def the_output_is_not_linear_in_gate(impl: JudgedImplementation, case: GatedCase) -> None:
-    """With -2 times the gate it misses -2 times the output, by half of what the formula says or more."""
+    """Weights of the gate times -2 do not give the output times -2."""
     scaled, plain = case.scaled("gate", -2.0), case.loaded(impl)(x=case.x)["output"]
     seen = case.loaded(impl, scaled)(x=case.x)["output"]
     formula = case.output_for(parameters=scaled).value, case.output.value
@@ -72,7 +72,7 @@ def the_output_is_not_linear_in_gate(impl: JudgedImplementation, case: GatedCase
 @verifies("M9.3", effort=0.5)
 @given(case=gated_cases())
 def without_inner_features_the_bias_is_left(impl: JudgedImplementation, case: GatedCase) -> None:
-    """Weights and bias of inner are zero: whatever the gate, the output is the bias of outer."""
+    """With weights and bias of inner at zero the output is the bias of outer, for any gate."""
     silent = case.scaled("inner", 0.0)
     component = case.loaded(impl, silent)
     wanted = case.output_for(parameters=silent)
@@ -82,7 +82,7 @@ def without_inner_features_the_bias_is_left(impl: JudgedImplementation, case: Ga
 @verifies("M9.17")
 @given(case=gated_cases())
 def gradients_of_the_gated_network_are_right(impl: JudgedImplementation, case: GatedCase) -> None:
-    """Of x through both maps, and of every parameter, where a gate is offered."""
+    """Gradients of x, through both maps, and of every parameter are right."""
     if takes(impl, "feed_forward", case.config):
         GRADIENTS.check(impl, case)
 
@@ -92,15 +92,15 @@ def gradients_of_the_gated_network_are_right(impl: JudgedImplementation, case: G
 def an_unknown_activation_of_a_gate_is_refused(
     impl: JudgedImplementation, case: GatedCase, name: str
 ) -> None:
-    """On construction or by the first call, not taken for another."""
+    """An unknown activation is refused on construction or by the first call."""
     if takes(impl, "feed_forward", case.config):
-        config = impl.placed(case.config.but(activation=name))
+        config = impl.with_run_options(case.config.but(activation=name))
         expect_refused(lambda: impl.raw_build("feed_forward", config)(x=case.x), f"activation={name!r}")
 
 
 @verifies("M9.19", effort=0.5)
 @given(case=gated_cases())
 def the_gated_network_leaves_no_trace(impl: JudgedImplementation, case: GatedCase) -> None:
-    """In eval and in train mode, where a gate is offered."""
+    """A call leaves inputs, random state and flags as they were, in eval and in train mode."""
     if takes(impl, "feed_forward", case.config):
         SIDE_EFFECTS_IN_TRAINING.check(impl, case)

@@ -40,7 +40,7 @@ law_holds(
 
 @verifies("M9.1")
 def rms_norm_of_a_worked_example(impl: JudgedImplementation) -> None:
-    """(3, 4) with eps 1/2: the mean square is 12.5, so the output is (3, 4) / sqrt(13) times the gains."""
+    """(3, 4) with eps 1/2 has mean square 12.5, so the output is (3, 4) / sqrt(13) times the gains."""
     case = RmsCase(dtype=impl.dtypes[0], D=2, eps=0.5)
     note_case("x=(3, 4) gain=(2, -1) eps=0.5", "worked by hand")
     component = impl.build("rms_norm", case.config)
@@ -56,7 +56,7 @@ def rms_norm_of_a_worked_example(impl: JudgedImplementation) -> None:
 @verifies("M9.2")
 @given(case=rms_cases(), factor=st.sampled_from((0.01, 0.125, 3.0, 1000.0)))
 def rms_norm_ignores_scale(impl: JudgedImplementation, case: RmsCase, factor: float) -> None:
-    """A factor changes nothing but the weight of eps: rms(c x) / c is the root of mean(x^2) + eps / c^2."""
+    """A factor c on x acts as eps / c^2 in place of eps, and in no other way."""
     component, x = case.loaded(impl), case.far_from_eps
     factor = min(factor, case.in_range(1e9) / 1000)  # float16 ends where others do not
     scaled = (x * factor).astype(x.dtype)
@@ -73,7 +73,7 @@ def rms_norm_ignores_scale(impl: JudgedImplementation, case: RmsCase, factor: fl
 @verifies("M9.2")
 @given(case=rms_cases(min_width=2, regimes=("unit",)), shift=st.sampled_from((-2.0, 1.0, 5.0)))
 def rms_norm_sees_a_shift(impl: JudgedImplementation, case: RmsCase, shift: float) -> None:
-    """Where a constant moves the formula most, it moves the output at least half as far."""
+    """Adding a constant moves the output by at least half of what the formula says."""
     component = case.loaded(impl)
     moved = (case.x + shift).astype(case.x.dtype)
     should = np.abs(case.output_for({"x": moved}).value - case.output.value)
@@ -87,7 +87,7 @@ def rms_norm_sees_a_shift(impl: JudgedImplementation, case: RmsCase, shift: floa
 @verifies("M9.18")
 @given(case=rms_cases(min_width=2), width=st.sampled_from((-1, 0, 1)))
 def the_norm_refuses_another_width(impl: JudgedImplementation, case: RmsCase, width: int) -> None:
-    """One feature fewer, a single one, which would broadcast, and one more."""
+    """One feature fewer, one more, and a single one that would broadcast are refused."""
     component = case.loaded(impl)
     x = np.ones((case.B, case.T, 1 if width == 0 else case.D + width), case.x.dtype)
     expect_refused(lambda: component.component(x=x), f"x of shape {x.shape} with d_model={case.D}")

@@ -16,7 +16,7 @@ from attest.judging.catalogue import defect
 from attest.reference import ops
 from attest.reference.component import ReferenceComponent
 from attest.reference.parts.embedding import Embedding
-from attest.reference.parts.feed_forward import Gelu, Relu, Silu
+from attest.reference.parts.feed_forward import Gelu, Relu
 from attest.reference.parts.linear import Linear
 from attest.reference.parts.norms import LayerNorm, RMSNorm
 from attest.reference.parts.probabilities import CrossEntropy, Softmax
@@ -30,7 +30,7 @@ def _with_backward(right: Var, parents: tuple[Var, ...], backward: Any) -> Var:
 
 
 @defect("M10.1", "M10.2")
-class softmax_backward_entry_by_entry(Softmax):
+class softmax_jacobian_diagonal(Softmax):
     """Backward, each entry is taken to move itself only: dy y (1 - y)."""
 
     def __call__(self, x: Var) -> Var:
@@ -63,15 +63,6 @@ class softmax_over_rows(Softmax):
 
     def __call__(self, x: Var) -> Var:
         return ops.swap(ops.softmax(ops.swap(x)))
-
-
-@defect("M10.1", "M10.2")
-class silu_slope_is_its_share(Silu):
-    """The slope is taken for the logistic function alone."""
-
-    def __call__(self, x: Var) -> Var:
-        share = 0.5 * (1 + np.tanh(0.5 * x.value))
-        return _with_backward(super().__call__(x), (x,), lambda g: (g * share,))
 
 
 @defect("M10.1")

@@ -1,0 +1,181 @@
+"""Read a model that transformers saved: config.json and safetensors, through the file of its family.
+
+Nothing in the directory is run or unpickled. Parameters are read when they are asked for and not kept, so
+that a large model passes through memory one layer at a time.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from attest.adapters.names import flat, place_of, view
+from attest.contract import Array, Config
+from attest.contract.parameters import shapes
+from attest.families import Family, families, family_named
+
+LARGEST_JSON = 20_000_000  # bytes; the index of a model of 400 billion parameters has 100,000 lines
+OWN = {"kv_heads": "num_kv_heads", "d_head": "head_width", "inner_width": "d_ff"}  # properties by their field
+OLD = {"rope_theta": "rotary_base"}  # keys of config.json before version 5 of transformers
+REFUSED = ("rope_scaling", "quantization_config")  # what changes the numbers and is not understood here
+
+
+class CheckpointError(ValueError):
+    """A directory that is no checkpoint of a known family; the message names file, key and remedy."""
+
+
+class Checkpoint:
+    """One directory. `config` and `parameters` are those of the contract."""
+
+    def __init__(self, directory: str | Path, family: str = "", dtype: str = "float32") -> None:
+        self.directory = Path(directory)
+        if not self.directory.is_dir():
+            raise CheckpointError(f"--weights={directory} is no directory; name one with config.json in it")
+        self.settings = self._json("config.json")
+        self.family = family_named(family) if family else self._family()
+        self.config = self._config().but(dtype=dtype)
+        self.parameters = Parameters(self)
+
+    def _family(self) -> Family:
+        kind = str(self.settings.get("model_type"))
+        if kind not in families():
+            known = ", ".join(families())
+            raise CheckpointError(f"config.json: model_type={kind!r} is no known family; use one of {known}")
+        return families()[kind]
+
+    def _json(self, name: str) -> dict[str, Any]:
+        path = self.directory / name
+        try:
+            if path.stat().st_size > LARGEST_JSON:
+                raise CheckpointError(f"{name} is larger than {LARGEST_JSON} bytes; this is no such file")
+            found = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise CheckpointError(f"{self.directory} has no {name}; name the directory of a model") from None
+        except (OSError, ValueError, RecursionError) as error:
+            raise CheckpointError(f"{name} cannot be read ({type(error).__name__}); save it again") from None
+        if not isinstance(found, dict):
+            raise CheckpointError(f"{name} holds no mapping; save it again")
+        return found
+
+    def _config(self) -> Config:
+        """Our fields, from the keys that the family names; `tie` is what the file holds."""
+        self._check_constants()
+        read: dict[str, Any] = {}
+        for key, own in {**self.family.huggingface.fields, **self._older()}.items():
+            value = self._setting(key)
+            if value is not None:
+                read[OWN.get(own, own)] = value
+        special = {"pad_token_id": "pad_id", "bos_token_id": "bos_id", "eos_token_id": "eos_id"}
+        for key, own in special.items():
+            if isinstance(self.settings.get(key), int):
+                read[own] = self.settings[key]
+        read.setdefault("pad_id", None)
+        try:
+            config = self.family.config(**read)
+        except TypeError as error:
+            raise CheckpointError(f"config.json does not fit {self.family.name} ({error})") from None
+        return config.but(tie=not self._has("projection.weight", config.but(tie=False)))
+
+    def _older(self) -> dict[str, str]:
+        fields = self.family.huggingface.fields
+        return {key: own for key, own in OLD.items() if own in fields.values() and key in self.settings}
+
+    def _setting(self, key: str) -> Any:
+        outer, dot, inner = key.partition(".")
+        value = self.settings.get(outer)
+        return value.get(inner) if dot and isinstance(value, dict) else None if dot else value
+
+    def _check_constants(self) -> None:
+        for key, wanted in self.family.huggingface.constants.items():
+            seen = self._setting(key)
+            if seen is not None and seen != wanted and not key.endswith(("dropout", "pdrop", "prob", "rate")):
+                raise CheckpointError(
+                    f"config.json: {key}={seen!r} is not what {self.family.name} computes ({wanted!r}); "
+                    "choose another checkpoint"
+                )
+        for key in REFUSED:
+            if self.settings.get(key):
+                raise CheckpointError(
+                    f"config.json: {key} is not implemented; choose a checkpoint without it"
+                )
+
+    def _has(self, canonical: str, config: Config) -> bool:
+        name = self.family.names_for(config).get(canonical, "")
+        return bool(set(place_of(name, self.files).owned) & set(self.files))
+
+    @cached_property
+    def files(self) -> Mapping[str, Path]:
+        """The file that holds each tensor: one, or those of an index."""
+        from safetensors import safe_open
+
+        if (self.directory / "model.safetensors.index.json").is_file():
+            listed = self._json("model.safetensors.index.json").get("weight_map")
+            if not isinstance(listed, dict):
+                raise CheckpointError("model.safetensors.index.json has no weight_map; save it again")
+            return {str(name): self._shard(str(file)) for name, file in listed.items()}
+        path = self._shard("model.safetensors")
+        with safe_open(path, "numpy") as opened:
+            return dict.fromkeys(opened.keys(), path)
+
+    def _shard(self, name: str) -> Path:
+        path = self.directory / name
+        if Path(name).name != name or not path.is_file():
+            raise CheckpointError(
+                f"{name!r} is no file of {self.directory}; the index may name no other place"
+            )
+        return path
+
+    def tensor(self, name: str) -> Array:
+        """One stored tensor; what numpy has no dtype for becomes float32."""
+        from safetensors import SafetensorError, safe_open
+
+        try:
+            with safe_open(self.files[name], "numpy") as opened:
+                return np.asarray(opened.get_tensor(name))
+        except (TypeError, AttributeError):  # bfloat16
+            with safe_open(self.files[name], "pt") as opened:
+                return np.asarray(opened.get_tensor(name).float().numpy())
+        except (SafetensorError, KeyError, OSError) as error:
+            raise CheckpointError(f"tensor {name!r} cannot be read ({type(error).__name__})") from None
+
+
+class Parameters(Mapping[str, Array]):
+    """Canonical name to array, read on each access."""
+
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        self._checkpoint = checkpoint
+        self._names = checkpoint.family.names_for(checkpoint.config)
+        self._shapes = shapes(checkpoint.family.operation, checkpoint.config)
+        if missing := [name for name in self._shapes if not self._there(name)]:
+            own = self._names.get(missing[0], "?")
+            raise CheckpointError(f"{missing[0]} ({own}) is not in the checkpoint; it is of another family")
+
+    def _there(self, canonical: str) -> bool:
+        owned = place_of(self._names.get(canonical, ""), self._checkpoint.files).owned
+        return bool(owned) and set(owned) <= set(self._checkpoint.files)
+
+    def __getitem__(self, canonical: str) -> Array:
+        checkpoint = self._checkpoint
+        place = place_of(self._names[canonical], checkpoint.files)
+        parts = []
+        for own in place.owned:
+            stored = checkpoint.tensor(own)
+            parts.append(flat(view(stored, place, checkpoint.config), stored))
+        found = (parts[0] if len(parts) == 1 else np.concatenate(parts)) + np.float32(place.shift)
+        if found.shape != self._shapes[canonical]:
+            raise CheckpointError(
+                f"{canonical} has shape {found.shape} in the checkpoint, not {self._shapes[canonical]}; "
+                "config.json is of another model"
+            )
+        return np.ascontiguousarray(found, dtype=np.float32)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._shapes)
+
+    def __len__(self) -> int:
+        return len(self._shapes)

@@ -1,0 +1,150 @@
+"""The classes of transformers behind the contract, made from the file of a family: no code per model.
+
+`TransformersModel` is a whole model: a decoder-only one with its cache, an encoder, or an encoder-decoder.
+
+Shapes: B rows, n new tokens, t tokens so far, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from attest.adapters.names import place_of
+from attest.adapters.torch import TorchComponent, seeded
+from attest.contract import Array, Config
+from attest.families import Family
+
+
+def transformers_module(family: Family, config: Config, attention: str | None = None) -> Any:
+    """A new model of the family's class in transformers, of this config."""
+    import transformers
+
+    names = family.huggingface
+    made = getattr(transformers, names.config)(**transformers_settings(family, config))
+    if attention is not None:
+        made._attn_implementation = attention
+    with seeded(config.seed):
+        return getattr(transformers, names.model)(made)
+
+
+def transformers_settings(family: Family, config: Config) -> dict[str, Any]:
+    """The config as the class of transformers takes it: constants of the family, then our fields."""
+    names = family.huggingface
+    flat = {**names.constants, **{key: getattr(config, own) for key, own in names.fields.items()}}
+    settings: dict[str, Any] = {}
+    for key, value in flat.items():
+        outer, dot, inner = key.partition(".")
+        if dot:
+            settings.setdefault(outer, {})[inner] = value
+        else:
+            settings[key] = value
+    if family.operation == "transformer":
+        settings["feed_forward_proj"] = _gated(config)
+    special = {"pad_token_id": config.pad_id, "bos_token_id": config.bos_id, "eos_token_id": config.eos_id}
+    return {**settings, **special}
+
+
+def _gated(config: Config) -> str:
+    """T5 says activation and gate in one word."""
+    words = {"gelu_tanh": "gelu_new", "relu": "relu"}
+    return ("gated-" if config.gated else "") + words[config.activation]
+
+
+@dataclass
+class CachedText:
+    """What has been read: the cache of transformers, and which tokens were real."""
+
+    cache: Any
+    real: Any  # (B, t)
+
+
+class TransformersModel(TorchComponent):
+    """A whole model of transformers. Positions are given, so that padding may stand anywhere."""
+
+    def __init__(self, family: Family, config: Config, attention: str | None = None) -> None:
+        module = transformers_module(family, config, attention)
+        owned = {name for name, _ in module.named_parameters()}
+        names = {c: own for c, own in family.names_for(config).items() if _is_there(own, owned)}
+        call: Callable[..., Any] = _CALLS[family.operation]
+        super().__init__(module, config, names, lambda m, **tensors: call(m, config, **tensors))
+
+    def start(self, rows: int) -> CachedText:
+        """The state of rows without a token."""
+        from transformers import DynamicCache
+
+        if rows < 1:
+            raise ValueError(f"rows={rows} must be at least 1; give a number of rows")
+        return CachedText(DynamicCache(config=self.module.config), torch.zeros(rows, 0, dtype=torch.bool))
+
+    def step(self, state: CachedText, tokens: Array) -> tuple[Array, CachedText]:
+        """Append tokens (B, n); logits (B, n, V)."""
+        ids = torch.from_numpy(np.ascontiguousarray(tokens))
+        real = torch.cat([state.real, _real(ids, self.config)], 1)
+        positions = _positions(real)[:, -ids.shape[1] :]
+        with torch.no_grad():
+            out = self.module(
+                input_ids=ids,
+                attention_mask=real.long(),
+                position_ids=positions,
+                past_key_values=state.cache,
+                use_cache=True,
+            )
+        return out.logits.float().numpy(), CachedText(out.past_key_values, real)
+
+    def reorder(self, state: CachedText, rows: Array) -> CachedText:
+        """The state whose row i is the old row rows[i]."""
+        index = torch.from_numpy(np.asarray(rows, dtype=np.int64))
+        if state.real.shape[1]:
+            state.cache.batch_select_indices(index)
+        return CachedText(state.cache, state.real[index])
+
+
+def _is_there(name: str, owned: set[str]) -> bool:
+    return bool(set(place_of(name, owned).owned) & owned)
+
+
+def _real(ids: Any, config: Config) -> Any:
+    return torch.ones_like(ids, dtype=torch.bool) if config.pad_id is None else ids != config.pad_id
+
+
+def _positions(real: Any) -> Any:
+    """(B, t): the number of real tokens before each."""
+    return (real.long().cumsum(1) - 1).clamp(min=0)
+
+
+def _language_model(module: Any, config: Config, ids: Any) -> dict[str, Any]:
+    real = _real(ids, config)
+    out = module(input_ids=ids, attention_mask=real.long(), position_ids=_positions(real), use_cache=False)
+    return {"logits": out.logits}
+
+
+def _masked_language_model(
+    module: Any, config: Config, ids: Any, segments: Any | None = None
+) -> dict[str, Any]:
+    real = _real(ids, config)
+    out = module(
+        input_ids=ids, attention_mask=real.long(), position_ids=_positions(real), token_type_ids=segments
+    )
+    return {"logits": out.logits}
+
+
+def _transformer(module: Any, config: Config, source: Any, target: Any) -> dict[str, Any]:
+    out = module(
+        input_ids=source,
+        attention_mask=_real(source, config).long(),
+        decoder_input_ids=target,
+        decoder_attention_mask=_real(target, config).long(),
+        use_cache=False,
+    )
+    return {"logits": out.logits}
+
+
+_CALLS: Mapping[str, Callable[..., dict[str, Any]]] = {
+    function.__name__.removeprefix("_"): function
+    for function in (_language_model, _masked_language_model, _transformer)
+}

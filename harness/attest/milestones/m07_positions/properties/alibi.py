@@ -1,0 +1,24 @@
+"""M7: ALiBi, a bias of minus the distance."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
+
+from attest.boundary import JudgedImplementation
+from attest.checks.arrays import expect_near
+from attest.judging.property import given, verifies
+from attest.milestones.m07_positions.checks import slopes_of
+from attest.reference.oracle import EPSILON
+
+
+@verifies("M7.8")
+@given(heads=st.integers(1, 32))
+def slopes_are_those_of_the_paper(impl: JudgedImplementation, heads: int) -> None:
+    """Powers of two for a power of two of heads, and every other one of twice as many in between."""
+    seen = impl.call("alibi_slopes", heads)
+    wanted = slopes_of(heads)
+    # The ratio of two slopes is rounded once, and its power multiplies that error; a logarithm and a power
+    # of their own take some roundings more.
+    eps = EPSILON["float64" if seen.dtype == np.float64 else "float32"]
+    expect_near(seen, wanted, 0.0, f"alibi_slopes of {heads} heads", relative=(8 + heads) * eps)

@@ -1,0 +1,179 @@
+"""Families are data: their files, what they claim, the language of names, and models made from them."""
+
+import numpy as np
+import pytest
+
+from attest.adapters.names import flat, place_of, places, view
+from attest.contract import Config
+from attest.contract.claims import claims_of
+from attest.contract.parameters import shapes
+from attest.declared import misdeclared
+from attest.families import FamilyError, families, family_named, read_family
+from attest.families.reading import directory
+from attest.reference.oracle import expected, random_parameters
+from attest.registry import UsageError
+
+SIZES = {"d_model": 16, "num_heads": 4, "num_encoder_layers": 2, "num_decoder_layers": 2, "max_len": 32}
+VOCABULARIES = {"source_vocab": 11, "target_vocab": 11}
+HEADS = {"num_kv_heads": 2, "head_width": 6, "rotary_base": 500000.0}
+CHOSEN = {
+    "llama": HEADS,
+    "qwen2": HEADS,
+    "mistral": {**HEADS, "window": 3},
+    "gpt_neox": {"rotary_fraction": 0.5},
+    "t5": {"projection_scale": 0.25},
+}
+
+
+class Port:
+    name = "port"
+    dtypes = ("float32",)
+
+    def __init__(self, declared):
+        self.families = declared
+
+    def language_model(self, config):
+        raise NotImplementedError
+
+
+def config_of(name, **changes):
+    return family_named(name).config(**{**SIZES, **VOCABULARIES, **CHOSEN.get(name, {}), **changes})
+
+
+def test_the_families_that_are_there():
+    assert list(families()) == ["bert", "bloom", "gpt2", "gpt_neox", "llama", "mistral", "qwen2", "t5"]
+
+
+@pytest.mark.parametrize("name", families())
+def test_every_parameter_has_a_name_elsewhere(name):
+    family = family_named(name)
+    config = config_of(name, tie=True)
+    assert family.names_for(config).keys() == shapes(family.operation, config).keys()
+
+
+def test_a_family_inherits_what_it_does_not_say():
+    llama, qwen = family_named("llama"), family_named("qwen2")
+    assert qwen.fixed == {**llama.fixed, "qkv_bias": True}
+    assert qwen.huggingface.fields["rms_norm_eps"] == "norm_eps"
+    assert qwen.huggingface.model == "Qwen2ForCausalLM"
+
+
+def test_a_port_claims_its_family_and_nothing_else():
+    claims = claims_of(Port(("llama",)))
+    inside = config_of("llama")
+    assert claims.outside("language_model", inside) == ""
+    assert claims.outside("language_model", inside.but(gated=False)) == (
+        "language_model with gated=False is not claimed"
+    )
+    assert claims.outside("transformer", inside) == "transformer is not among the operations that are claimed"
+    assert claims.promises("language_model", inside)
+    assert {"rotary", "rms", "grouped"} <= claims.features
+    assert "window" not in claims.features
+
+
+def test_a_port_may_narrow_its_family():
+    claims = claims_of(Port({"llama": {"tie": (False,)}}))
+    assert claims.outside("language_model", config_of("llama", tie=False)) == ""
+    assert "tie=True is not claimed" in claims.outside("language_model", config_of("llama", tie=True))
+
+
+@pytest.mark.parametrize(
+    ("declared", "fault"),
+    [
+        ("llama", "families='llama' is no list of families"),
+        (("lama",), "families names 'lama', which is no family; did you mean llama?"),
+        ({"llama": {"gated": (False,)}}, "families['llama']['gated'] has False; the family has (True,)"),
+        ({"llama": {"tied": (False,)}}, "families['llama'] names 'tied', no option; did you mean tie?"),
+        ({"llama": 3}, "families['llama']=3 is no mapping"),
+    ],
+)
+def test_a_wrong_declaration_is_one_sentence(declared, fault):
+    assert fault in misdeclared(Port(declared))
+
+
+def test_an_unknown_family_has_a_nearest_one():
+    with pytest.raises(UsageError, match=r"family='lama' is unknown; did you mean llama\?"):
+        family_named("lama")
+
+
+GOOD = """
+title = "mine"
+inherits = "llama"
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("colour = 1", "mine.toml: colour is not a key of a family"),
+        (
+            GOOD + "[fixed]\nwindows = 3",
+            "fixed.windows is no option of the config; did you mean window?",
+        ),
+        (GOOD + "[fixed]\nnorm = 'after'", "mine.toml: fixed.norm='after' is unknown; use one of post, pre"),
+        (GOOD + "[fixed]\ntie = 1", "mine.toml: fixed.tie=1 is of the wrong kind"),
+        (GOOD + "[fixed]\ntie = true", "mine.toml: free.tie is in fixed too; keep one of them"),
+        (GOOD + "[free]\ntie = []", "mine.toml: free.tie=[] is no list of values"),
+        (
+            GOOD + '[names]\n"decoder.norms.weight" = "x"',
+            "names.'decoder.norms.weight' maps nowhere",
+        ),
+        (GOOD + '[names]\n"projection.weight" = "model.norm.weight"', "is two names for one tensor"),
+        (GOOD + '[names]\n"decoder.{i}.norm0.weight" = "x"', "{i} stands on one side only"),
+        (GOOD + "[huggingface.fields]\nhidden = 'width'", "huggingface.fields.hidden='width' is no field"),
+        ("title = 'a'\ninherits = '../llama'", "inherits='../llama' names no other family"),
+        ("title = 'a'\noperation = 'language_models'", "mine.toml: operations is no list of texts"),
+        ("title = [", "mine.toml: not valid TOML"),
+    ],
+)
+def test_a_wrong_file_is_refused_with_file_key_and_remedy(tmp_path, text, fault):
+    (tmp_path / "llama.toml").write_text((directory() / "llama.toml").read_text())
+    (tmp_path / "mine.toml").write_text(text)
+    with pytest.raises(FamilyError) as error:
+        read_family(tmp_path / "mine.toml")
+    assert fault in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_names_packed_by_head_and_permuted_pairs():
+    config = Config(d_model=12, num_heads=2)
+    packed = np.arange(2 * 3 * 6 * 4).reshape(36, 4)
+    middle = flat(view(packed, place_of("qkv[1/3 of H]", {"qkv"}), config), packed)
+    assert np.array_equal(middle, packed.reshape(2, 3, 6, 4)[:, 1].reshape(12, 4))
+    stored = np.arange(12 * 4).reshape(12, 4)  # rows of a head: a0 b0 a1 b1 a2 b2
+    halves = flat(view(stored, place_of("q.pairs", {"q"}), config), stored)
+    assert np.array_equal(halves[:6], stored[[0, 2, 4, 1, 3, 5]])
+    assert place_of("norm+1", {"norm"}).shift == 1.0
+
+
+def test_names_for_every_layer_and_alternatives():
+    owned = {"layers.0.wi_1", "layers.1.wi_1", "other"}
+    found = places({"d.{i}.inner": "layers.{i}.wi | layers.{i}.wi_1"}, owned)
+    assert {name: place.owned for name, place in found.items()} == {
+        "d.0.inner": ("layers.0.wi_1",),
+        "d.1.inner": ("layers.1.wi_1",),
+    }
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+@pytest.mark.parametrize("name", families())
+def test_the_class_of_transformers_agrees_with_the_reference(name, attention):
+    pytest.importorskip("transformers", reason="transformers is not installed (extra peers)")
+    from attest_impls.huggingface import HuggingFace
+
+    if (name, attention) == ("bloom", "sdpa"):
+        pytest.skip("transformers has no sdpa for Bloom")
+    family, subject = family_named(name), HuggingFace(name)
+    subject.options = (("attention", attention),)
+    config = config_of(name)
+    rng = np.random.default_rng(1)
+    parameters = random_parameters(family.operation, config, rng)
+    model = getattr(subject, family.operation)(config)
+    model.load(parameters)
+    ids = rng.integers(4, 11, (3, 7))
+    streams = {"source": ids, "target": ids[:, :5]} if family.operation == "transformer" else {"ids": ids}
+    wanted = expected(family.operation, config, parameters, streams)["logits"]
+    assert (np.abs(model(**streams)["logits"] - wanted.value) / wanted.bound).max() < 1
+    assert model.parameters().keys() == parameters.keys()
+    for key, value in model.parameters().items():
+        np.testing.assert_array_equal(value, parameters[key])
