@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+from attest.contract import Arrays
 from attest.contract.architectures import DECODER_ONLY
 from attest.reference.decoding.generator import ReferenceGenerator
 from attest.reference.decoding.text_cache import TextCache, TextState
@@ -19,6 +22,17 @@ class ReferenceLanguageModel(ReferenceModel):
     @property
     def cache(self) -> TextCache:
         return self.parts.text_cache
+
+    def load(self, parameters: Arrays) -> None:
+        """Names and shapes are those of the config, no more and no fewer."""
+        wanted = self.shapes()
+        for name in sorted({*wanted, *parameters}):
+            given = np.shape(parameters[name]) if name in parameters else None
+            if given != wanted.get(name):
+                raise ValueError(
+                    f"{name}={given}, should be {wanted.get(name)}; load the names and shapes of parameters()"
+                )
+        super().load(parameters)
 
     def start(self, rows: int) -> TextState:
         check_size("rows", rows)
