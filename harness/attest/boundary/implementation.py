@@ -30,8 +30,8 @@ class JudgedImplementation:
         self.name = str(implementation.name)
         self.device = device
         declared = tuple(getattr(implementation, "dtypes", None) or DEFAULT_DTYPES)
-        # Half precision is judged where --dtype asks for it or nothing else is there: its bounds are so wide that they would hide what
-        # float32 shows.
+        # Half precision is judged where --dtype asks for it or nothing else is declared: its wide bounds
+        # would hide what float32 shows.
         judged = tuple(d for d in declared if d in ("float32", "float64")) or declared
         self.dtypes = (dtype,) if dtype else judged
         self.policy = _policy(getattr(implementation, "shape_policy", None))
