@@ -7,10 +7,10 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from attest.bench.apart import Field, apart
 from attest.bench.entrants import Entrant, lengths
 from attest.bench.goals import GOALS, RATIOS, Goal, Ratio, judged, reported
 from attest.bench.measuring import Outcome, Timing, measure
+from attest.bench.processes import Field, separate_processes
 from attest.bench.workloads import BASE, SMALL, chosen, workloads
 from attest.bench.writing import document, markdown
 from attest.cli import cli
@@ -72,7 +72,7 @@ def test_the_speed_of_eager_is_reported_and_not_judged() -> None:
         {"sentence": "greedy_1: eager against eager re-running", "seen": 2.25},
         {"sentence": "greedy_1: eager against nn.Transformer", "seen": None},
     ]
-    assert {goal.entrant for goal in GOALS} == {"compiled"}
+    assert {goal.entrant for goal in GOALS} == {"compiled", "numpy_scratch"}
     assert {ratio.entrant for ratio in RATIOS} == {"eager"}
 
 
@@ -119,7 +119,7 @@ def test_who_fails_or_dies_in_its_process_costs_nobody_else(tmp_path) -> None:
         path.write_text(DIES.format(name=name, Name=name.title()))
         requests.append(str(path))
     work = chosen(SMALL, ["greedy_1"])[0]
-    with apart(Field((*requests, "eager"), "cpu", 1, with_peers=False)) as (entrants, missing):
+    with separate_processes(Field((*requests, "eager"), "cpu", 1, with_peers=False)) as (entrants, missing):
         found = measure(work, entrants, 2, lambda line: None)
     assert missing == []
     assert {timing.entrant: len(timing.seconds) for timing in found.timings} == {
@@ -187,4 +187,4 @@ def test_a_peer_that_is_not_installed_is_named(monkeypatch, absent, sentences) -
 
 def test_the_base_shape_reads_104_megabytes_per_token() -> None:
     assert BASE.bytes_per_token == pytest.approx(104e6, rel=0.05)
-    assert [work.tokens for work in workloads(BASE)] == [32, 32, 100, 100, 100, 500]
+    assert [work.tokens for work in workloads(BASE)] == [32, 9, 32, 100, 100, 100, 500]
