@@ -82,6 +82,11 @@ class JudgedComponent:
         reorder = self._method("reorder")
         return guarded(self._label("reorder"), lambda: reorder(state, aligned(rows)))
 
+    def rewind(self, state: Any, count: int) -> Any:
+        """The state without its last tokens; NotOffered where the model cannot go back."""
+        rewind = self._method("rewind")
+        return guarded(self._label("rewind"), lambda: rewind(state, count))
+
     def parameters(self) -> dict[str, Array]:
         """Canonical parameters; empty for a component that has no such method."""
         if not hasattr(self.component, "parameters"):

@@ -85,6 +85,7 @@ FEATURES: Mapping[str, Feature] = {
     "language_model_training": Feature("trained language models", operation="language_model_trainer"),
     "completion": Feature("prompts that are completed", operation="complete"),
     "left_padding": Padding("padding on the left", value="left"),
+    "packed": Padding("documents side by side", value="packed"),
     "cache": Ability("decoding with a cache", "cache"),
     "reorder": Ability("reordered caches", "reorder"),
 }

@@ -97,14 +97,14 @@ def chunked_cases(
     *,
     masks: tuple[str, ...] = MASKS,
     causal: bool | None = None,
-    kinds: tuple[str, ...] | None = None,
+    regimes: tuple[str, ...] | None = None,
     min_keys: int = 1,
 ) -> ChunkedCase:
     """Blocks of one key, of three, of all but one, of all, and of more than there are."""
     mask = draw(st.sampled_from(masks))
     plain = draw(
         attention_cases(
-            masks=("none",) if mask == "late" else (mask,), causal=causal, kinds=kinds, min_keys=min_keys
+            masks=("none",) if mask == "late" else (mask,), causal=causal, regimes=regimes, min_keys=min_keys
         )
     )
     return ChunkedCase(

@@ -97,7 +97,7 @@ def merging_bounds(case: ChunkedCase, keys: list[list[int]]) -> dict[str, Array]
 
 
 @verifies("M8.8")
-@given(case=chunked_cases(kinds=("large", "unit", "saturated", "offset", "tiny")))
+@given(case=chunked_cases(regimes=("large", "unit", "saturated", "offset", "tiny")))
 def log_sum_exp_equals_its_formula(impl: JudgedImplementation, case: ChunkedCase) -> None:
     """The natural logarithm of the sum of the exponentials of the scaled scores that a query sees."""
     component = case.loaded(impl)
