@@ -11,7 +11,8 @@ from attest.declared import misdeclared
 from attest.families import FamilyError, families, family_named, read_family
 from attest.families.reading import directory
 from attest.reference.oracle import expected, random_parameters
-from attest.registry import UsageError
+from attest.registry import UsageError, load, parse_request
+from attest.starters import family_starter
 
 SIZES = {"d_model": 16, "num_heads": 4, "num_encoder_layers": 2, "num_decoder_layers": 2, "max_len": 32}
 VOCABULARIES = {"source_vocab": 11, "target_vocab": 11}
@@ -177,3 +178,33 @@ def test_the_class_of_transformers_agrees_with_the_reference(name, attention):
     assert model.parameters().keys() == parameters.keys()
     for key, value in model.parameters().items():
         np.testing.assert_array_equal(value, parameters[key])
+
+
+DECODERS = [name for name, family in families().items() if family.operation == "language_model"]
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_the_start_of_a_port_is_a_right_model_of_its_family(name, tmp_path):
+    path = tmp_path / f"my_{name}.py"
+    path.write_text(family_starter(family_named(name), f"my_{name}"))
+    implementation = load(parse_request(str(path)))[0]
+    assert misdeclared(implementation) == ""
+    config, rng = config_of(name), np.random.default_rng(2)
+    parameters = random_parameters("language_model", config, rng)
+    model = implementation.language_model(config)
+    model.load(parameters)
+    ids = rng.integers(4, 11, (3, 9))
+    ids[0, :3], ids[1, 7:] = 0, 0  # padded on the left and on the right
+    wanted = expected("language_model", config, parameters, {"ids": ids})["logits"]
+    seen = model(ids=ids)["logits"]
+    assert (np.abs(seen - wanted.value) / wanted.bound)[ids != 0].max() < 1
+
+
+def test_a_start_is_written_for_decoder_only_families(attest, tmp_path):
+    code, _, errors = attest("new", "--family", "bert", "x")
+    assert code == 2
+    assert "family=bert is no decoder-only model; a start is written for bloom, gpt2" in errors
+    code, _, errors = attest("new", "--family", "lama", "x")
+    assert code == 2
+    assert "did you mean llama?" in errors
+    assert list(tmp_path.iterdir()) == []

@@ -12,9 +12,9 @@ import click
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--impl", "-i", multiple=True, metavar="IMPL",
-              help="An implementation; repeats. [default: eager and compiled]")  # fmt: skip
+              help="An implementation; repeats. [default: eager, compiled and numpy_scratch]")  # fmt: skip
 @click.option("--workload", "-w", multiple=True, metavar="NAME",
-              help="train, encode, greedy_1, greedy_16, beam_4 or long_cache; repeats.")  # fmt: skip
+              help="train, train_task, encode, greedy_1, greedy_16, beam_4, long_cache.")  # fmt: skip
 @click.option("--rounds", "-k", default=5, show_default=True, type=click.IntRange(1), metavar="K",
               help="Every entrant is timed once per round; the best counts.")  # fmt: skip
 @click.option("--threads", type=click.IntRange(1), metavar="N", help="[default: the number of cores]")
@@ -51,7 +51,7 @@ def command(
         found = bench(
             shape,
             works,
-            impl or ("eager", "compiled"),
+            impl or ("eager", "compiled", "numpy_scratch"),
             rounds=rounds,
             threads=threads,
             clock=clock,

@@ -39,7 +39,7 @@ def command(
     from attest.adapters.checkpoints import Checkpoint, CheckpointError
     from attest.diagnosis.compare import examine
     from attest.diagnosis.tracing import reference_trace
-    from attest.registry import UsageError
+    from attest.registry import UsageError, sentence
 
     try:
         checkpoint = Checkpoint(weights, family)
@@ -50,10 +50,13 @@ def command(
     operation, config, parameters = checkpoint.family.operation, checkpoint.config, checkpoint.parameters
     click.echo(f"{weights}: {checkpoint.family.name}, {_size(checkpoint)}")
     trace = reference_trace(operation, config, parameters, inputs)
-    found = [
-        examine(subject.name, getattr(subject, operation), operation, config, parameters, inputs, trace)
-        for subject in subjects
-    ]
+    found = []
+    for subject in subjects:
+        build = getattr(subject, operation)
+        try:
+            found.append(examine(subject.name, build, operation, config, parameters, inputs, trace))
+        except Exception as error:  # whatever the implementation raises is its own
+            raise click.ClickException(f"{subject.name} raised {sentence(error)}") from None
     for findings in found:
         _tell(findings)
     if as_json:

@@ -8,14 +8,18 @@ from pathlib import Path
 
 import click
 
-from attest.starters import FRAMEWORKS, starter
+from attest.starters import FRAMEWORKS, family_starter, starter
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("name")
 @click.option("--framework", type=click.Choice(FRAMEWORKS), help="[default: torch where it is installed]")
-def command(name: str, framework: str | None) -> None:
-    """Write NAME.py, a plugin with a working attention, to build on step by step."""
+@click.option("--family", metavar="FAMILY", help="A port of this family; attest list --families names them.")
+def command(name: str, framework: str | None, family: str | None) -> None:
+    """Write NAME.py, a plugin with a working attention, to build on step by step.
+
+    With --family the plugin is a small model of that family, to be replaced by yours.
+    """
     from attest.registry import NAME_RULE
 
     name = name.removesuffix(".py")
@@ -26,7 +30,7 @@ def command(name: str, framework: str | None) -> None:
     if not Path(f"{name}.py").exists() and (name in sys.stdlib_module_names or find_spec(name)):
         raise click.UsageError(f"{name}.py would hide the module {name}; choose another name")
     path = Path(f"{name}.py")
-    text = starter(framework or ("torch" if find_spec("torch") else "numpy"), name)
+    text = _family_text(family, name, framework) if family else starter(framework or _installed(), name)
     try:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
@@ -37,3 +41,23 @@ def command(name: str, framework: str | None) -> None:
             f"{path} cannot be written ({error.strerror}); choose another directory"
         ) from None
     click.echo(f"{path} written; next: pytest --impl={path}")
+
+
+def _installed() -> str:
+    return "torch" if find_spec("torch") else "numpy"
+
+
+def _family_text(name: str, plugin: str, framework: str | None) -> str:
+    from attest.families import families, family_named
+    from attest.registry import UsageError
+
+    try:
+        family = family_named(name)
+    except UsageError as error:
+        raise click.UsageError(str(error)) from None
+    if family.operation != "language_model":
+        known = ", ".join(f.name for f in families().values() if f.operation == "language_model")
+        raise click.UsageError(f"family={name} is no decoder-only model; a start is written for {known}")
+    if framework == "numpy":
+        raise click.UsageError("--family writes torch; leave --framework out")
+    return family_starter(family, plugin)

@@ -82,6 +82,7 @@ masked_language_model     ids (B, T), segments? (B, T)                  logits (
                                                                         every real one
 classifier                ids (B, T), segments? (B, T)                  logits (B, C); of the real tokens
                                                                         pooled
+language_model_loss       logits (B, T, V), ids (B, T)                  loss (); of what follows each token
 language_model_optimizer                                                see Optimizer
 language_model_trainer                                                  see Trainer; a batch is `ids`
 complete                  prompt (B, T), max_len, width?, num_results?, tokens (B, K, L), scores (B, K); see

@@ -35,6 +35,7 @@ class Architecture:
     sublayers: int  # of one layer of `stack`
     projection: str = "projection"
     decodes: bool = True  # whether it has start, step and reorder
+    optional: bool = False  # whether its cases draw every option that is claimed; otherwise those of 2017
     request: str = ""  # the keyword under which `generate` takes the prompt; empty: the name of the stream
     trainer: str = "trainer"  # the operations that train it, optimise it and write with it
     optimizer: str = "optimizer"
@@ -163,6 +164,7 @@ DECODER_ONLY = known(
         stack="decoder",
         depths=("num_decoder_layers",),
         sublayers=2,
+        optional=True,
         request="prompt",
         trainer="language_model_trainer",
         optimizer="language_model_optimizer",

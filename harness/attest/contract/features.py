@@ -44,10 +44,11 @@ class Feature:
 
 @dataclass(frozen=True)
 class Ability(Feature):
-    """Of a model's methods: claimed unless `only` takes it away."""
+    """Of a model's methods: claimed unless `only` takes it away or its operation is missing."""
 
     def claimed(self, claims: Claims) -> bool:
-        return True in claims.only.get(self.option, (True,))
+        there = not self.operation or self.operation in claims.offers
+        return there and True in claims.only.get(self.option, (True,))
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,9 @@ FEATURES: Mapping[str, Feature] = {
     "tied": Feature("tied embeddings", "tie", True, asked=True),
     "language_model": Feature("decoder-only language models", operation="language_model"),
     "language_model_training": Feature("trained language models", operation="language_model_trainer"),
+    "text_loss": Feature("the loss of a language model", operation="language_model_loss"),
     "completion": Feature("prompts that are completed", operation="complete"),
+    "decoding": Ability("language models with a cache", "cache", operation="language_model"),
     "left_padding": Padding("padding on the left", value="left"),
     "packed": Padding("documents side by side", value="packed"),
     "cache": Ability("decoding with a cache", "cache"),

@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 
 from attest.boundary import JudgedComponent, JudgedImplementation
 from attest.contract import OPERATIONS, Array, Arrays, Config, Kind, Operation, float_dtype
-from attest.contract.config import OPTIONS
-from attest.judging.options import first_offered, fitting, read_options, written_options
+from attest.judging.options import first_offered, picked_options, read_options, written_options
 from attest.judging.regimes import LENGTH, large_sizes
-from attest.outcomes import Expected, NotClaimed
+from attest.outcomes import Expected
 from attest.reference.oracle import bounded_gradients, expected, random_parameters
 
 REGIMES = ("unit", "init", "saturated", "tiny", "large", "offset")
@@ -149,12 +148,9 @@ class OperationCase(Case):
         """With the options of a row that the implementation claims; NotClaimed where there is none."""
         if not self.pick:
             return self
-        wanted = read_options(self.wants)
-        rows = impl.claims.rows(self.operation, self.free, wanted)
-        if not rows:
-            raise NotClaimed(f"{self.operation} with {self.wants.replace(':', '=')} is not claimed")
-        plain = self.but(pick=0, wants="", options="")
-        return plain.but(options=written_options(fitting(rows[(self.pick - 1) % len(rows)], plain.config)))
+        plain, wanted = self.but(pick=0, wants="", options=""), read_options(self.wants)
+        row = picked_options(impl, self.operation, self.free, self.pick, plain.config, wanted)
+        return plain.but(options=written_options(row))
 
     @property
     def chosen(self) -> dict[str, Any]:
@@ -313,11 +309,6 @@ def _has_rows(record: Operation, name: str, x: Array, full: int) -> bool:
 def seeds() -> st.SearchStrategy[int]:
     """Seeds of arrays; small ones first when shrinking."""
     return st.integers(0, 2**16 - 1)
-
-
-def options_of(operation: str) -> tuple[str, ...]:
-    """Every option that an operation reads."""
-    return tuple(name for name in OPTIONS if name in OPERATIONS[operation].reads)
 
 
 def picks() -> st.SearchStrategy[int]:

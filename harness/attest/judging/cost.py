@@ -43,13 +43,14 @@ class Workload(ArchitectureCase):
 
     @cached_property
     def config(self) -> Config:
-        return Config(
+        plain = Config(
             d_model=self.D,
             num_encoder_layers=self.layers,
             num_decoder_layers=self.layers,
             max_len=self.max_len,
             dtype=self.dtype,
         )
+        return self.with_options(plain)
 
     @cached_property
     def parameters(self) -> dict[str, Array]:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, Self, TypeVar
 
 from attest.boundary import JudgedImplementation
-from attest.contract import Config
-from attest.contract.config import RULES, default_of
-from attest.outcomes import NotOffered, Violation
+from attest.contract import OPERATIONS, Config
+from attest.contract.config import OPTIONS, RULES, default_of
+from attest.outcomes import NotClaimed, NotOffered, Violation
 from attest.spelling import config_from
 
 OTHER_ACTIVATION = {"relu": "gelu", "gelu": "relu"}
+
+
+def options_of(operation: str) -> tuple[str, ...]:
+    """Every option that an operation reads."""
+    return tuple(name for name in OPTIONS if name in OPERATIONS[operation].reads)
 
 
 def written_options(options: Mapping[str, Any]) -> str:
@@ -44,6 +49,25 @@ def fitting(options: Mapping[str, Any], config: Config) -> dict[str, Any]:
     if "rotary_fraction" in made and (made["rotary_fraction"] * config.but(**made).d_head) % 2:
         made["rotary_fraction"] = 1.0
     return made
+
+
+def picked_options(
+    impl: JudgedImplementation,
+    operation: str,
+    free: Sequence[str],
+    pick: int,
+    config: Config,
+    wanted: Mapping[str, Any],
+) -> dict[str, Any]:
+    """The row that `pick` takes of the claimed combinations of the free options, made to fit the config.
+
+    NotClaimed where no combination holds what is wanted.
+    """
+    rows = impl.claims.rows(operation, free, wanted)
+    if not rows:
+        told = ", ".join(f"{name}={value}" for name, value in wanted.items())
+        raise NotClaimed(f"{operation} with {told} is not claimed")
+    return fitting(rows[(pick - 1) % len(rows)], config)
 
 
 class Configured(Protocol):

@@ -39,7 +39,7 @@ from attest.reference.parts.part import Part
 from attest.reference.parts.positions import Positions
 from attest.reference.parts.probabilities import CrossEntropy, Softmax
 from attest.reference.parts.relative_positions import POSITIONS, Alibi, Relative, Rotary
-from attest.reference.training.loss import Loss, Shift
+from attest.reference.training.loss import Loss, Shift, TextLoss
 from attest.reference.training.optimisation import Adam, Clipping, Schedule
 from attest.reference.training.updates import AdamW, Momentum, PlainAdam, Sgd
 
@@ -88,6 +88,7 @@ SLOTS: Mapping[str, Slot] = {
     "encoder_only": _only(EncoderOnly),
     "shift": _only(Shift),
     "loss": _only(Loss),
+    "text_loss": _only(TextLoss),
     "schedule": _only(Schedule),
     "clipping": _only(Clipping),
     "adam": _only(Adam),
@@ -135,6 +136,7 @@ class Parts:
     encoder_only: EncoderOnly
     shift: Shift
     loss: Loss
+    text_loss: TextLoss
     schedule: Schedule
     clipping: Clipping
     adam: Adam

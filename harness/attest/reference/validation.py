@@ -101,7 +101,9 @@ class ConfigRules:
         for name, rule in special:
             if name not in values:
                 continue
-            check_id(name, values[name], min(getattr(self.config, size) for size in rule.vocabularies))
+            sizes = [getattr(self.config, size) for size in rule.vocabularies if size in self.reads]
+            if sizes:
+                check_id(name, values[name], min(sizes))
         if len(set(values.values())) < len(values):
             named = ", ".join(f"{name}={value}" for name, value in values.items())
             raise ValueError(f"{named} must differ; give each its own id")

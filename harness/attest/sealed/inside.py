@@ -24,7 +24,7 @@ from attest.sealed.wire import Arena, Bytes, Gone, Pipe, copied, described, rebu
 
 METHODS = (
     "parameters", "load", "buffers", "train", "eval", "gradients", "encode", "decode", "start", "step",
-    "reorder", "accumulate", "fit", "evaluate", "save", "compile_report",
+    "reorder", "rewind", "accumulate", "fit", "evaluate", "save", "compile_report",
 )  # fmt: skip
 CLAIMS = ("supports", "only", "padding", "backends", "computes")
 DECLARED = ("name", "description", "dtypes", "devices", "wider_bounds", "options", *CLAIMS)

@@ -108,6 +108,19 @@ CLASSIFIER = register_operation(
     )
 )
 
+LANGUAGE_MODEL_LOSS = register_operation(
+    Operation(
+        name="language_model_loss",
+        form=Form.COMPONENT,
+        milestone="M9",
+        note="of what follows each token",
+        takes={"logits": floats("B T V"), "ids": ids("B T", "V")},
+        gives={"loss": ""},
+        reads=frozenset({"label_smoothing", "pad_id"}),
+        sizes={},
+    )
+)
+
 LANGUAGE_MODEL_OPTIMIZER = register_operation(
     Operation(
         name="language_model_optimizer",

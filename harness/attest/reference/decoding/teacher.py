@@ -41,11 +41,8 @@ class Teacher:
         architecture: Architecture = ENCODER_DECODER,
     ) -> None:
         self.config, self.factor, self.architecture = config, factor, architecture
-        name = f"{architecture.projection}.bias"
-        bias = np.array(parameters[name], dtype=np.float64)
-        self.lowered = np.where(bias <= SUPPRESSED / 2, bias, 0.0)
-        # Without the large negative entries, or they alone would set the scale of every bound.
-        self.parameters = {**parameters, name: bias - self.lowered}
+        self.lowered, changed = without_suppressed(architecture.projection, parameters)
+        self.parameters = {**parameters, **changed}
 
     def logits(self, prompt: Array, hypotheses: Sequence[Tokens]) -> tuple[Array, Array]:
         """(R, n, V) and the bound of each row (R, n): what each token of the longest is chosen from."""
@@ -77,6 +74,23 @@ class Teacher:
         total = summed(logits, tokens)
         rounding = 8 * EPSILON[self.config.dtype] * (abs(total) + len(tokens))
         return Reading(tokens, logits, bounds, total, float(2 * bounds.sum()) + rounding)
+
+
+def without_suppressed(projection: str, parameters: Arrays) -> tuple[Array, dict[str, Array]]:
+    """What lowers the logits (V,) of suppressed tokens, and the projection without it.
+
+    The large negative entries alone would set the scale of every bound. Where there is no bias, the first
+    feature is large enough at every position that its weights lower a logit by thousands, whatever they are.
+    """
+    bias, weight = f"{projection}.bias", f"{projection}.weight"
+    if bias in parameters:
+        numbers = np.array(parameters[bias], dtype=np.float64)
+        lowered = np.where(numbers <= SUPPRESSED / 2, numbers, 0.0)
+        return lowered, {bias: numbers - lowered}
+    rows = np.array(parameters[weight], dtype=np.float64)
+    suppressed = rows[:, 0] <= SUPPRESSED / 1000
+    rows[suppressed, 0] = 0.0
+    return np.where(suppressed, SUPPRESSED, 0.0), {weight: rows}
 
 
 def summed(logits: Array, tokens: Tokens) -> float:

@@ -26,6 +26,17 @@ class ReferenceLanguageModel(ReferenceModel):
     def cache(self) -> TextCache:
         return self.parts.text_cache
 
+    def load(self, parameters: Arrays) -> None:
+        """Names and shapes are those of the config, no more and no fewer."""
+        wanted = self.shapes()
+        for name in sorted({*wanted, *parameters}):
+            given = np.shape(parameters[name]) if name in parameters else None
+            if given != wanted.get(name):
+                raise ValueError(
+                    f"{name}={given}, should be {wanted.get(name)}; load the names and shapes of parameters()"
+                )
+        super().load(parameters)
+
     def start(self, rows: int) -> TextState:
         check_size("rows", rows)
         return self.cache.start(int(rows))

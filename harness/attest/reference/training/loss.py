@@ -55,3 +55,21 @@ class Loss(Part):
 @formula("loss")
 def _loss(parts: Parts, p: Scope, inputs: Inputs) -> Outputs:
     return {"loss": parts.loss(inputs["logits"], inputs["labels"], parts.config.label_smoothing)}
+
+
+class TextLoss(Part):
+    """The loss of a language model: the logits at a token against the token that follows."""
+
+    def shifted(self, logits: Var, ids: Array) -> tuple[Var, Array]:
+        """What says something of a token that follows, (B, T - 1, V), and those tokens, (B, T - 1)."""
+        return ops.index(logits, (slice(None), slice(None, -1))), ids[:, 1:]
+
+    def __call__(self, logits: Var, ids: Array, smoothing: float) -> Var:
+        said, following = self.shifted(logits, ids)
+        return self.parts.loss(said, following, smoothing)
+
+
+@formula("language_model_loss")
+def _language_model_loss(parts: Parts, p: Scope, inputs: Inputs) -> Outputs:
+    smoothing = parts.config.label_smoothing
+    return {"loss": parts.text_loss(inputs["logits"], np.asarray(inputs["ids"]), smoothing)}

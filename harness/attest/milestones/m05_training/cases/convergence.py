@@ -44,7 +44,7 @@ class OneSymbolCase(ArchitectureCase):
 
     @property
     def config(self) -> Config:
-        return TINY.but(dtype=self.dtype)
+        return self.with_options(TINY.but(dtype=self.dtype))
 
     @property
     def batch(self) -> dict[str, Array]:

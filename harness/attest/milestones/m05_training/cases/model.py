@@ -5,6 +5,7 @@ Shapes: the written stream (B, T) as the model reads it, BOS first, then ids, th
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Self
@@ -55,6 +56,14 @@ class TeacherForcedCase(ArchitectureCase):
 
     kind: ClassVar[str] = "model"
     lengths: ClassVar[tuple[str, ...]] = ("B", "S", "T", "H")
+    own_options: ClassVar[Mapping[str, str]] = {
+        "norm": "norm",
+        "activation": "activation",
+        "bias": "bias",
+        "scaled": "scale_embeddings",
+        "tie": "tie",
+    }
+    widens: ClassVar[str] = "d_k"
 
     B: int = 1
     S: int = 1
@@ -88,6 +97,8 @@ class TeacherForcedCase(ArchitectureCase):
 
     def offered(self, impl: JudgedImplementation) -> Self:
         """The case, or one with biases, the other activation or scaled embeddings."""
+        if self.architecture.optional:
+            return self  # its options are claimed
         other = {"activation": OTHER_ACTIVATION[self.activation]}
         biased, scaled = {"bias": True}, {"scaled": True}
         changes = (biased, other, scaled, biased | other, biased | other | scaled)
@@ -99,7 +110,16 @@ class TeacherForcedCase(ArchitectureCase):
         return (*super().regimes, self.norm, *extra, "padded" if self.padded else "full")
 
     @property
+    def wanted(self) -> dict[str, Any]:
+        return {"tie": self.tie}
+
+    @property
     def config(self) -> Config:
+        return self.with_options(self.plain)
+
+    @property
+    def plain(self) -> Config:
+        """The config without the options that were picked."""
         return Config(
             d_model=self.H * self.d_k,
             num_heads=self.H,
@@ -200,6 +220,7 @@ class UntrainedCase(ArchitectureCase):
     """A model as it is built, and random pairs; 1000 ids, so that knowing nothing costs ln 1000."""
 
     kind: ClassVar[str] = "untrained"
+    own_options: ClassVar[Mapping[str, str]] = {"norm": "norm"}
 
     depth: int = 2
     norm: str = "post"
@@ -211,6 +232,11 @@ class UntrainedCase(ArchitectureCase):
 
     @property
     def config(self) -> Config:
+        return self.with_options(self.plain)
+
+    @property
+    def plain(self) -> Config:
+        """The config without the options that were picked."""
         return Config(
             d_model=64, num_heads=4, d_ff=256, num_encoder_layers=self.depth, num_decoder_layers=self.depth,
             source_vocab=1000, target_vocab=1000, max_len=64, norm=self.norm, dtype=self.dtype,

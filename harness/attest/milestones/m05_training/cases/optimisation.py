@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Self
@@ -150,17 +151,26 @@ class AdamCase(ArchitectureCase):
     """
 
     kind: ClassVar[str] = "adam"
+    own_options: ClassVar[Mapping[str, str]] = {"bias": "bias"}
+    widens: ClassVar[str] = "width"
 
     width: int = 4
     bias: bool = True
     count: int = 5
 
     def fitted(self, impl: JudgedImplementation) -> Self:
-        case = first_offered(impl, self.architecture.optimizer, super().fitted(impl), {"bias": True})
+        case = super().fitted(impl)
+        if not self.architecture.optional:
+            case = first_offered(impl, self.architecture.optimizer, case, {"bias": True})
         return case.but(width=4, bias=True) if case.fixed else case
 
     @property
     def config(self) -> Config:
+        return self.with_options(self.plain)
+
+    @property
+    def plain(self) -> Config:
+        """The config without the options that were picked."""
         return Config(
             d_model=self.width,
             num_heads=1,

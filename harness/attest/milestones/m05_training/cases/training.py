@@ -6,6 +6,7 @@ Shapes: the written stream (B, T) = BOS ... EOS pad, others (B, S); B, S and T d
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Self
@@ -36,6 +37,8 @@ class TrainingCase(ArchitectureCase):
     """
 
     kind: ClassVar[str] = "training"
+    own_options: ClassVar[Mapping[str, str]] = {"norm": "norm", "tie": "tie"}
+    widens: ClassVar[str] = "d_k"
 
     steps: int = 4
     rows: int = 4  # of the large batches
@@ -71,6 +74,8 @@ class TrainingCase(ArchitectureCase):
 
     def offered(self, impl: JudgedImplementation) -> Self:
         """The case, or one with the other norm where only that can be trained."""
+        if self.architecture.optional:
+            return self  # its options are claimed
         sample = TrainingCase(norm=self.norm, tie=self.tie, dtype=self.dtype).plain
         other, trainer = "pre" if self.norm == "post" else "post", self.architecture.trainer
         missing = not takes(impl, trainer, sample) and takes(impl, trainer, sample.but(norm=other))
@@ -93,8 +98,17 @@ class TrainingCase(ArchitectureCase):
         return SPECIALS[self.special][2]
 
     @property
+    def wanted(self) -> dict[str, Any]:
+        return {"tie": self.tie}
+
+    @property
     def plain(self) -> Config:
         """The config with the default limit of 1.0."""
+        return self.with_options(self.sized)
+
+    @property
+    def sized(self) -> Config:
+        """The config without the options that were picked."""
         return Config(
             d_model=self.H * self.d_k,
             num_heads=self.H,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dis
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import Any
 
 from attest.boundary import JudgedImplementation
 from attest.checks.arrays import expect, expect_refused
-from attest.contract import OPERATIONS, Architecture, Config, Form, readers
-from attest.contract.config import RULES, Holds, Rule
+from attest.contract import ENCODER_DECODER, OPERATIONS, Architecture, Config, Form, readers
+from attest.contract.config import OPTIONS, RULES, Holds, Rule
 from attest.evidence import note_case
 from attest.judging.options import takes
 from attest.judging.property import verifies
@@ -34,23 +34,26 @@ WRONG: dict[Holds, tuple[Any, ...]] = {  # whatever the field
     Holds.CHOICE: ("no_such", "", None),
     Holds.COUNT: (-1, 2.5),
     Holds.LIMIT: (0.0, -1.0, math.nan),
+    Holds.PART: (0.0, -0.5, 1.5, math.nan),
 }
 # A text compares with numbers only by an exception of its own, which names neither field nor value.
 MORE: dict[str, tuple[Any, ...]] = {"dropout": (1.5, math.inf, "0.1"), "num_heads": (-4, "4")}
 
 
-def wrong_values(name: str, rule: Rule) -> tuple[Any, ...]:
-    """What a field must not hold, by its rule."""
+def wrong_values(operation: str, name: str, rule: Rule) -> tuple[Any, ...]:
+    """What a field must not hold, by its rule and the other fields that the operation reads."""
+    reads = OPERATIONS[operation].reads
     sensible = getattr(SENSIBLE, name)
     found = WRONG.get(rule.holds, ()) if rule.checked else ()
     if rule.divides:
-        width = getattr(SENSIBLE, rule.divides)
-        found += (sensible - 1, 2 * width)
-    if rule.holds is Holds.SIZE:
+        whole = getattr(SENSIBLE, rule.divides)
+        found += ((whole if sensible is None else sensible) - 1, 2 * whole)
+    if rule.holds is Holds.SIZE and sensible is not None:
         found += (float(sensible),)  # a whole number of the wrong type
     if rule.holds is Holds.ID:
-        sizes = {getattr(SENSIBLE, size) for size in rule.vocabularies}
-        taken = {getattr(SENSIBLE, n) for n, r in RULES.items() if r.holds is Holds.ID and n != name}
+        sizes = {getattr(SENSIBLE, size) for size in rule.vocabularies if size in reads}
+        ids = {n for n, r in RULES.items() if r.holds is Holds.ID and n in reads}
+        taken = {getattr(SENSIBLE, n) for n in ids - {name}}
         found = (-1, *sorted(sizes), *sorted(taken))
     return (*found, *MORE.get(name, ()))
 
@@ -59,10 +62,24 @@ def senseless(impl: JudgedImplementation, architecture: Architecture) -> Iterato
     """What is built, field and value, one fault at a time."""
     model = OPERATIONS[architecture.operation]
     for name, rule in RULES.items():
-        reading = [model.name] if name in model.reads else readers(name)
+        reading = [model.name] if name in model.reads else other_readers(architecture, name)
         for operation in reading:
-            if operation == model.name or impl.offers(operation):
-                yield from ((operation, name, value) for value in wrong_values(name, rule))
+            if (operation == model.name or impl.offers(operation)) and chooses(impl, operation, name):
+                yield from ((operation, name, value) for value in wrong_values(operation, name, rule))
+
+
+def other_readers(architecture: Architecture, name: str) -> Sequence[str]:
+    """Who reads a field that the model does not; of models beside the encoder-decoder, their trainer.
+
+    Options are asked of the models that have them.
+    """
+    found = () if name in OPTIONS else readers(name)
+    return found if architecture == ENCODER_DECODER else [o for o in found if o == architecture.trainer]
+
+
+def chooses(impl: JudgedImplementation, operation: str, name: str) -> bool:
+    """Whether a builder has to read the field: not an option that is claimed in its default alone."""
+    return name not in OPTIONS or RULES[name].tried or len(impl.claims.values(name, operation)) > 1
 
 
 def refusal(impl: JudgedImplementation, operation: str, name: str, value: Any) -> Exception:
@@ -76,6 +93,7 @@ def sensible(impl: JudgedImplementation, operation: str) -> Config:
     """With another norm, activation or schedule where only that is offered; NotOffered where none is."""
     for norm, activation, schedule in product(("post", "pre"), ("relu", "gelu"), ("inverse_sqrt", "cosine")):
         config = SENSIBLE.but(norm=norm, activation=activation, schedule=schedule, dtype=impl.dtypes[0])
+        config = impl.claims.nearest(operation, config)
         if takes(impl, operation, config):
             return config
     raise NotOffered(f"{operation} is built neither with norm='post' nor with norm='pre'")

@@ -208,6 +208,8 @@ def noisy_arrays(case: TrainingCase) -> dict[str, Any]:
     found: dict[str, Any] = {name: slice(None) for name in case.parameters if name.endswith(ends)}
     reached = {stream: ids[0, 0] for stream, ids in one_position(case).items()}
     tables = {f"{stream}_embedding.weight": row for stream, row in reached.items()}
+    if not case.config.embedding_norm:  # behind which every number of the embedding counts for all of them
+        tables["embedding.weight"] = reached[case.architecture.written]
     return found | {name: row for name, row in tables.items() if name in case.parameters}
 
 

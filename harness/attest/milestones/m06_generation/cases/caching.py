@@ -1,7 +1,7 @@
 """Sequences of start, step and reorder, as one line that replays and as a state machine that draws them.
 
 A script is words joined by dots: `o` opens a session, `s0:2` steps session 0 by two tokens, `w0:2` walks two
-tokens, one in a step, `r0:1-1-0` makes its rows the old rows 1, 1 and 0.
+tokens, one in a step, `r0:1-1-0` makes its rows the old rows 1, 1 and 0, `b0:2` takes two tokens back.
 
 Shapes: B rows, t tokens so far, n new tokens, V vocabulary.
 """
@@ -9,7 +9,7 @@ Shapes: B rows, t tokens so far, n new tokens, V vocabulary.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from hypothesis import strategies as st
@@ -32,15 +32,34 @@ MAX_ROWS = 5
 
 @dataclass(frozen=True, kw_only=True)
 class CacheCase(DecodingCase):
-    """A model, prompts of unequal length, and what is done."""
+    """A model, prompts of unequal length, and what is done.
+
+    Where a model continues its prompt, that is the first step; with padding "left" its rows differ in length.
+    """
 
     kind: ClassVar[str] = "cache"
 
     script: str = ""
+    padding: str = "none"
+
+    def of(self, architecture: Architecture) -> Self:
+        left = architecture.starts_from_rows and self.seed % 2
+        return super().of(architecture).but(padding="left" if left else "none")
+
+    def fitted(self, impl: JudgedImplementation) -> Self:
+        case = super().fitted(impl)
+        return case if case.padding in impl.claims.padding else case.but(padding="none")
 
     def tokens(self, turn: int, rows: int, count: int) -> Array:
         """(rows, count): the tokens fed in one step; every step draws new ones."""
         return self.real_ids(self.rng(3, turn), (rows, count), self.num_classes)
+
+    def first_tokens(self, turn: int, rows: int, count: int) -> Array:
+        """The same for the first step of a session, each row with a length of its own where it is padded."""
+        tokens = self.tokens(turn, rows, count)
+        lengths = self.rng(4, turn).integers(1, count + 1, rows)
+        hidden = np.arange(count) < count - lengths[:, None]
+        return np.where(hidden, self.config.pad_id, tokens) if self.padding == "left" else tokens
 
 
 @dataclass
@@ -93,7 +112,8 @@ class CacheRun:
 
     def read(self, session: Session, count: int, at_once: int) -> None:
         """New tokens, so many in a step."""
-        new = self.case.tokens(len(self.words), len(session.tokens), count)
+        draw = self.case.tokens if session.tokens.shape[1] else self.case.first_tokens
+        new = draw(len(self.words), len(session.tokens), count)
         session.tokens = np.concatenate([session.tokens, new], axis=1)
         wanted, seen = self.full_pass(session), []
         for first in range(0, count, at_once):
@@ -101,7 +121,9 @@ class CacheRun:
             expect_shape(logits, (len(new), at_once, self.case.num_classes), "the logits of a cached step")
             seen.append(logits)
         late = Expected(wanted.value[:, -count:], 2 * self.model.widening * wanted.bound[:, -count:])
-        expect_close(np.concatenate(seen, axis=1), late, "the logits of a cached step")
+        said = np.concatenate(seen, axis=1)
+        real = (new != self.case.config.pad_id)[..., None]
+        expect_close(np.where(real, said, late.value.astype(said.dtype)), late, "the logits of a cached step")
 
     def full_pass(self, session: Session) -> Expected:
         """(B, t, V) with bounds."""
@@ -118,6 +140,14 @@ class CacheRun:
         session.prompt, session.tokens = session.prompt[chosen], session.tokens[chosen]
         session.state = self.model.reorder(session.state, chosen)
 
+    def rewind(self, index: int, count: int) -> None:
+        """Without the last tokens, of which one at least is left."""
+        session = self.sessions[index]
+        count = min(count, session.tokens.shape[1] - 1)
+        self.did(f"b{index}:{count}")
+        session.tokens = session.tokens[:, : session.tokens.shape[1] - count]
+        session.state = self.model.rewind(session.state, count)
+
     def play(self, script: str) -> None:
         """Every word of a script; steps that no longer fit are left out."""
         for word in script.split("."):
@@ -126,6 +156,8 @@ class CacheRun:
                 self.open()
             elif word[0] == "r":
                 self.reorder(int(index), [int(row) for row in argument.split("-")])
+            elif word[0] == "b":
+                self.rewind(int(index), int(argument))
             elif self.room(int(index)):
                 go = self.walk if word[0] == "w" else self.step
                 go(int(index), min(int(argument), self.room(int(index))))

@@ -5,6 +5,7 @@ Shapes: B batch, S length of the prompt, D width, V vocabulary, W beam width, K 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Self
@@ -14,8 +15,10 @@ from hypothesis import strategies as st
 
 from attest.boundary import JudgedComponent, JudgedImplementation
 from attest.contract import Array, Config
+from attest.contract.parameters import shapes
 from attest.judging.architectures import ArchitectureCase
 from attest.judging.cases import dtypes, seeds
+from attest.milestones.m06_generation.cases.offsets import always_saying, without_bias
 from attest.reference.decoding.search import Searcher
 from attest.reference.decoding.teacher import SUPPRESSED, Teacher
 from attest.reference.oracle import random_parameters
@@ -36,6 +39,8 @@ class DecodingCase(ArchitectureCase):
     """
 
     lengths: ClassVar[tuple[str, ...]] = ("B", "S")
+    own_options: ClassVar[Mapping[str, str]] = {"norm": "norm"}
+    widens: ClassVar[str] = "D"
 
     B: int = 1
     S: int = 1
@@ -54,8 +59,18 @@ class DecodingCase(ArchitectureCase):
         sizes = {"D": 8, "H": 2, "encoders": 1, "decoders": 1, "symbols": 11, "room": ROOM}
         return {**sizes, "S": min(self.S, 5), "norm": "post", "special": 0}
 
+    @property
+    def wanted(self) -> dict[str, Any]:
+        """A projection of its own: with the embedding's, no token could be made likelier by itself."""
+        return {"tie": False}
+
     @cached_property
     def config(self) -> Config:
+        return self.with_options(self.plain)
+
+    @property
+    def plain(self) -> Config:
+        """The config without the options that were picked."""
         pad, bos, eos = SPECIALS[self.special]
         return Config(
             d_model=self.D,
@@ -162,21 +177,32 @@ class GenerationCase(DecodingCase):
     def parameters(self) -> dict[str, Array]:
         """Padding and BOS are never chosen."""
         made = random_parameters(self.architecture.operation, self.config, self.rng(1))
-        last = self.architecture.projection
-        bias = made[f"{last}.bias"].copy()
+        weight, bias = (f"{self.architecture.projection}.{name}" for name in ("weight", "bias"))
+        made[weight] = (self.gain * made[weight]).astype(made[weight].dtype)
+        if bias not in made:
+            return without_bias(self.config, self.architecture, made, self.bias)
+        return {**made, bias: self.offset(made[bias])}
+
+    def offset(self, bias: Array) -> Array:
+        """(V,): a bias that ends where the case says, and never chooses padding or BOS."""
+        bias = bias.copy()
         bias[self.config.eos_id] += self.eos
         bias[[self.config.pad_id, self.config.bos_id]] = SUPPRESSED
-        weight = (self.gain * made[f"{last}.weight"]).astype(bias.dtype)
-        return {**made, f"{last}.bias": bias, f"{last}.weight": weight}
+        return bias
 
-    @property
+    @cached_property
     def bias(self) -> Array:
-        """(V,): of the projection."""
-        return self.parameters[f"{self.architecture.projection}.bias"]
+        """(V,): of the projection, or what stands for it where it has none."""
+        name = f"{self.architecture.projection}.bias"
+        if name in shapes(self.architecture.operation, self.config):
+            return self.parameters[name]
+        return self.offset(self.draw(self.rng(5), self.num_classes, regime="unit"))
 
     def always_saying(self, logits: Array) -> dict[str, Array]:
         """Parameters of a model whose logits (V,) are the same at every step: its projection is a bias."""
         last = self.architecture.projection
+        if f"{last}.bias" not in self.parameters:
+            return always_saying(self.config, self.architecture, self.parameters, logits)
         weight = np.zeros_like(self.parameters[f"{last}.weight"])
         return {**self.parameters, f"{last}.weight": weight, f"{last}.bias": logits.astype(weight.dtype)}
 

@@ -25,6 +25,7 @@ from attest.milestones.m06_generation.cases.caching import (
     machine_of,
 )
 from attest.milestones.m06_generation.cases.generation import ROOM
+from attest.outcomes import NotClaimed
 from attest.reference.oracle import expected
 
 SHORT, LONG = 50, 400
@@ -93,6 +94,9 @@ def no_step_beyond_the_last_position(
     impl: JudgedImplementation, case: CacheCase, first: int, over: int
 ) -> None:
     """max_len tokens fit; a step beyond them is refused, whether in one step or after many."""
+    if not case.config.ends_at_max_len:
+        raise NotClaimed(f"positions={case.config.positions!r} have no last position")
+    case = case.but(padding="none")  # which takes no position
     for before in ((ROOM,), (first, ROOM - first), (first,), ()):
         run = CacheRun(impl, case)
         run.open()

@@ -228,7 +228,13 @@ def nonsense(case: GenerationCase) -> dict[str, tuple[dict[str, Any], tuple[str,
     name, vocabulary = case.architecture.prompt_keyword, case.prompt_vocabulary
     beam = {"method": "beam", "width": 4, "num_results": 1}
     sample = {"method": "sample"}
+    beyond: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
+        f"max_len={ROOM + 1}": ({"max_len": ROOM + 1}, ("max_len", f"{ROOM + 1}")),
+        f"max_len={ROOM + 1} of a beam": ({**beam, "max_len": ROOM + 1}, ("max_len", f"{ROOM + 1}")),
+        f"a {name} of {ROOM + 1} tokens": ({name: np.full((1, ROOM + 1), 4)}, (name, f"{ROOM + 1}")),
+    }
     return {
+        **(beyond if case.config.ends_at_max_len else {}),  # other positions go on for ever
         "width=0": ({**beam, "width": 0}, ("width", "0")),
         "width=-1": ({**beam, "width": -1}, ("width", "-1")),
         "num_results=3 of width=2": ({**beam, "width": 2, "num_results": 3}, ("num_results", "3")),
@@ -238,15 +244,12 @@ def nonsense(case: GenerationCase) -> dict[str, tuple[dict[str, Any], tuple[str,
         "max_len=0": ({"max_len": 0}, ("max_len", "0")),
         "max_len=0 of a beam": ({**beam, "max_len": 0}, ("max_len", "0")),
         "max_len=-2": ({"max_len": -2}, ("max_len", "-2")),
-        f"max_len={ROOM + 1}": ({"max_len": ROOM + 1}, ("max_len", f"{ROOM + 1}")),
-        f"max_len={ROOM + 1} of a beam": ({**beam, "max_len": ROOM + 1}, ("max_len", f"{ROOM + 1}")),
         "top_k=0": ({**sample, "top_k": 0}, ("top_k", "0")),
         "top_k=-1": ({**sample, "top_k": -1}, ("top_k", "-1")),
         "top_p=0.0": ({**sample, "top_p": 0.0}, ("top_p", "0.0")),
         "top_p=1.5": ({**sample, "top_p": 1.5}, ("top_p", "1.5")),
         "top_p=nan": ({**sample, "top_p": math.nan}, ("top_p", "nan")),
         f"a {name} without columns": ({name: np.zeros((2, 0), np.int64)}, (name,)),
-        f"a {name} of {ROOM + 1} tokens": ({name: np.full((1, ROOM + 1), 4)}, (name, f"{ROOM + 1}")),
         f"{name} id {vocabulary}": ({name: np.array([[4, vocabulary]])}, (name, f"{vocabulary}")),
         f"{name} id -1": ({name: np.array([[4, -1]])}, (name, "-1")),
     }

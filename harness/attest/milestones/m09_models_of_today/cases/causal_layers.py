@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from attest.checks.arrays import expect_shape
 from attest.contract import Array
-from attest.judging.cases import OperationCase, dtypes, options_of, picks, regimes, seeds
+from attest.judging.cases import OperationCase, dtypes, picks, regimes, seeds
+from attest.judging.options import options_of
 from attest.judging.regimes import hiding_mask
 
 MASKS = ("none", "left", "right", "keys", "pairs", "shared")

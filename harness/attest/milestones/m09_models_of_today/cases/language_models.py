@@ -16,7 +16,9 @@ from hypothesis import strategies as st
 from attest.boundary import JudgedImplementation
 from attest.checks.arrays import expect_shape
 from attest.contract import Array
-from attest.judging.cases import OperationCase, dtypes, options_of, picks, seeds
+from attest.judging.cases import OperationCase, dtypes, picks, seeds
+from attest.judging.options import options_of
+from attest.judging.regimes import LENGTH
 
 # LayerNorm, learned positions, GELU and biases; RMSNorm, rotary positions, a gate, fewer key heads of a width
 # of their own and no biases.
@@ -75,6 +77,10 @@ class LanguageModelCase(OperationCase):
             room=max(self.room, self.T),
         )
 
+    def enlarged(self, width: int) -> Self:
+        """One layer of the large sizes: what six of them do is asked once, of a case that is named."""
+        return super().enlarged(width).but(N=1, room=LENGTH)
+
     @property
     def regimes(self) -> tuple[str, ...]:
         c = self.config
@@ -102,6 +108,22 @@ class LanguageModelCase(OperationCase):
     @cached_property
     def inputs(self) -> dict[str, Any]:
         return {"ids": self.ids}
+
+    def changed_from(self, t: int) -> Array:
+        """(B, T): the ids with another real one wherever one stands from place t on."""
+        pad, changed = SPECIALS[self.special][0], self.ids.copy()
+        later = changed[:, t:]
+        following = (later + 1) % self.V
+        following = np.where(following == pad, (following + 1) % self.V, following)
+        later[...] = np.where(later == pad, pad, following)
+        return changed
+
+    def disturbed(self, name: str) -> dict[str, Array]:
+        """The parameters with one array moved by about half its size."""
+        value = self.parameters[name]
+        size = 0.5 * float(np.abs(value).mean()) + 0.05
+        noise = size * self.rng(6).standard_normal(value.shape)
+        return {**self.parameters, name: (value + noise).astype(value.dtype)}
 
     @property
     def real(self) -> Array:

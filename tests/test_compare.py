@@ -1,0 +1,184 @@
+"""attest compare: a checkpoint read as data, and where a port of it goes wrong."""
+
+import json
+
+import numpy as np
+import pytest
+
+from attest.adapters.checkpoints import Checkpoint, CheckpointError
+from attest.contract.parameters import shapes
+from attest.diagnosis.compare import examine
+from attest.families import family_named
+from attest.reference.implementation import ReferenceImplementation
+from attest.reference.oracle import random_parameters
+from attest.reference.parts.heads import MultiHead
+from attest.reference.parts.norms import RMSNorm
+from attest.starters import family_starter
+
+safetensors = pytest.importorskip("safetensors.numpy", reason="safetensors is not installed")
+
+CONFIG = {
+    "model_type": "llama",
+    "hidden_size": 16,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 6,
+    "intermediate_size": 20,
+    "num_hidden_layers": 4,
+    "vocab_size": 11,
+    "max_position_embeddings": 32,
+    "rms_norm_eps": 1e-5,
+    "rope_parameters": {"rope_theta": 500000.0, "rope_type": "default"},
+    "hidden_act": "silu",
+    "pad_token_id": None,
+}
+
+
+@pytest.fixture
+def weights(tmp_path):
+    """A directory as transformers saves one, in two shards."""
+    return saved(tmp_path / "llama", CONFIG)
+
+
+def saved(directory, config):
+    directory.mkdir()
+    (directory / "config.json").write_text(json.dumps(config))
+    family = family_named("llama")
+    ours = family.config(
+        d_model=16, num_heads=4, num_kv_heads=2, head_width=6, d_ff=20, num_decoder_layers=4,
+        target_vocab=11, max_len=32, rotary_base=500000.0, pad_id=None,
+    )  # fmt: skip
+    drawn = random_parameters("language_model", ours, np.random.default_rng(0))
+    stored = {family.names_for(ours)[name]: value for name, value in drawn.items()}
+    names = sorted(stored)
+    shards = {"a.safetensors": names[:20], "b.safetensors": names[20:]}
+    for file, held in shards.items():
+        safetensors.save_file({n: np.ascontiguousarray(stored[n]) for n in held}, directory / file)
+    index = {"weight_map": {name: file for file, held in shards.items() for name in held}}
+    (directory / "model.safetensors.index.json").write_text(json.dumps(index))
+    return directory
+
+
+def test_a_checkpoint_is_read_through_its_family(weights):
+    checkpoint = Checkpoint(weights)
+    assert checkpoint.family.name == "llama"
+    assert (checkpoint.config.num_kv_heads, checkpoint.config.head_width, checkpoint.config.d_ff) == (
+        2,
+        6,
+        20,
+    )
+    assert checkpoint.config.rotary_base == 500000.0
+    assert checkpoint.config.tie is False
+    assert set(checkpoint.parameters) == set(shapes("language_model", checkpoint.config))
+    assert checkpoint.parameters["decoder.3.norm1.weight"].shape == (16,)
+
+
+@pytest.mark.parametrize(
+    ("changes", "fault"),
+    [
+        ({"model_type": "mamba"}, "model_type='mamba' is no known family"),
+        (
+            {"rope_parameters": {"rope_type": "yarn"}},
+            "rope_parameters.rope_type='yarn' is not what llama computes",
+        ),
+        ({"rope_scaling": {"type": "linear"}}, "rope_scaling is not implemented"),
+        ({"hidden_act": "gelu"}, "hidden_act='gelu' is not what llama computes"),
+        ({"num_hidden_layers": 5}, "decoder.4.self_attention.query.weight"),
+    ],
+)
+def test_a_checkpoint_of_something_else_is_refused_by_name(tmp_path, changes, fault):
+    directory = saved(tmp_path / "llama", {**CONFIG, **changes})
+    with pytest.raises(CheckpointError) as error:
+        Checkpoint(directory)
+    assert fault in str(error.value)
+
+
+def test_an_index_names_files_beside_it_only(weights):
+    (weights / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"x": "../secret"}}))
+    with pytest.raises(CheckpointError, match="is no file of"):
+        Checkpoint(weights)
+
+
+def port(tmp_path, old="", new=""):
+    text = family_starter(family_named("llama"), "port")
+    assert old in text
+    path = tmp_path / "port.py"
+    path.write_text(text.replace(old, new) if old else text)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "first"),
+    [
+        ("silu(self.gate(x)) * self.inner(x)", "silu(self.inner(x)) * self.gate(x)",
+         "decoder.0.feed_forward.outer:in"),
+        ("repeat_interleave(c.num_heads // c.kv_heads, 1)", "repeat(1, c.num_heads // c.kv_heads, 1, 1)",
+         "decoder.0.self_attention.output:in"),
+        ("c.rotary_base **", "10000.0 **", "decoder.0.self_attention.output:in"),
+        ("+ self.eps)", "+ 1e-3)", "decoder.0.norm0:out"),
+        ("self.projection(norm(x))", "self.projection(x)", "projection:in"),
+    ],
+    ids=["gate_swapped", "heads_tiled", "base_fixed", "eps", "no_last_norm"],
+)  # fmt: skip
+def test_a_wrong_port_is_wrong_from_its_first_wrong_activation_on(attest, weights, tmp_path, old, new, first):
+    code, out, errors = attest("compare", "--impl", port(tmp_path, old, new), "--weights", str(weights))
+    assert code == 1, errors
+    assert "port: logits wrong" in out
+    assert f"first wrong  {first}" in out
+
+
+def test_a_right_port_is_right_and_its_activations_are_written(attest, weights, tmp_path):
+    code, out, errors = attest(
+        "compare", "--impl", port(tmp_path), "--weights", str(weights), "--ids", "4 5 6", "--json", "all.json"
+    )
+    assert code == 0, errors
+    assert "port: logits right" in out
+    (told,) = json.loads((tmp_path / "all.json").read_text())
+    assert told["right"]
+    assert len(told["activations"]) > 60
+    assert max(told["activations"].values()) < 1
+
+
+class Tiled(MultiHead):
+    def group_of(self, head):
+        return head % self.config.kv_heads
+
+
+class LateEps(RMSNorm):
+    """Wrong eps from layer 2 on: the first layers are right."""
+
+    def __call__(self, x, p):
+        wrong = p.prefix.startswith(("decoder.2", "decoder.3"))
+        own = self.config.norm_eps
+        object.__setattr__(self.config, "norm_eps", 0.5 if wrong else own)
+        try:
+            return super().__call__(x, p)
+        finally:
+            object.__setattr__(self.config, "norm_eps", own)
+
+
+@pytest.mark.parametrize(
+    ("piece", "place", "note"),
+    [
+        (Tiled, "layer 0", "with attention of layer 0 silent it is right"),
+        (LateEps, "layer 2", "with attention of layer 2 silent it is still wrong"),
+    ],
+)
+def test_code_without_modules_is_narrowed_down_by_depth_and_surgery(weights, piece, place, note):
+    checkpoint = Checkpoint(weights)
+    ids = np.random.default_rng(1).integers(3, 11, (1, 8))
+    build = ReferenceImplementation(piece).language_model
+    found = examine("mine", build, "language_model", checkpoint.config, checkpoint.parameters, {"ids": ids})
+    assert (found.way, found.first_wrong) == ("depth", place)
+    assert note in found.notes
+
+
+def test_bad_requests_are_one_sentence(attest, weights, tmp_path):
+    for words, fault in [
+        (("--weights", "nowhere"), "--weights=nowhere is no directory"),
+        (("--weights", str(weights), "--ids", "a b"), "is no table of ids"),
+        (("--weights", str(weights), "--family", "lama"), "did you mean llama?"),
+    ]:
+        code, _, errors = attest("compare", "--impl", "numpy_scratch", *words)
+        assert code == 2
+        assert fault in errors
