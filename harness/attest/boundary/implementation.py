@@ -20,6 +20,7 @@ from attest.outcomes import NotClaimed, NotOffered, Violation
 from attest.sealed.outside import Remote
 
 DEFAULT_DTYPES = ("float32",)
+BACKEND = "backend"  # the option under which a config names it
 
 
 class JudgedImplementation:
@@ -35,6 +36,7 @@ class JudgedImplementation:
         self.policy = _policy(getattr(implementation, "shape_policy", None))
         self.options: tuple[tuple[str, str], ...] = tuple(getattr(implementation, "options", ()))
         self.claims = claims_of(implementation)
+        self.backend = ""  # that which is judged at the moment, see `on`
         self.widened = _bounded(getattr(implementation, "wider_bounds", None) or {})
         self._components: dict[tuple[str, Config], JudgedComponent] = {}
         self.calls: list[Call] | None = None  # a list while diagnosis listens
