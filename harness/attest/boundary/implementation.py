@@ -59,9 +59,26 @@ class JudgedImplementation:
         """How far the implementation widens the bound of this operation; at least 1."""
         return self.widened.get(operation, 1.0)
 
+    @property
+    def backends(self) -> tuple[str, ...]:
+        """The backends that are judged in turn: the one the options name, or all that are declared."""
+        named = tuple(value for name, value in self.options if name == BACKEND)
+        return named or self.claims.backends or ("",)
+
+    @contextmanager
+    def on(self, backend: str) -> Iterator[None]:
+        """Inside, builders are asked for this backend."""
+        before, self.backend = self.backend, backend
+        try:
+            yield
+        finally:
+            self.backend = before
+
     def with_run_options(self, config: Config) -> Config:
-        """The config with this run's device and options."""
-        return config.but(device=self.device, options=self.options)
+        """The config with this run's device and options, and the backend that is judged."""
+        others = tuple(pair for pair in self.options if pair[0] != BACKEND)
+        chosen = ((BACKEND, self.backend),) if self.backend else ()
+        return config.but(device=self.device, options=(*others, *chosen))
 
     def build(self, operation: str, config: Config) -> JudgedComponent:
         """The component of an operation, built once per config and put in eval mode."""
