@@ -10,9 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from attest.contract import Config
 from attest.judging.catalogue import defect
 from attest.reference import ops
+from attest.reference.assembly import Parts
 from attest.reference.component import ReferenceComponent
+from attest.reference.implementation import ReferenceImplementation
 from attest.reference.models.decoder_only import DecoderOnly
 from attest.reference.parts.attention import Attention
 from attest.reference.parts.chunked import Chunked
@@ -200,6 +203,23 @@ class largest_row_sets_the_scale(MultiHead):
         largest = max(float(np.abs(concatenated.value).max(initial=0.0)), 1e-30)
         step = largest * 2.0**-20
         return ops.add(found, np.round(found.value / step) * step - found.value)
+
+
+class _LastBitByBatch(MultiHead):
+    def combine(self, concatenated: Var, p: Scope) -> Var:
+        found = super().combine(concatenated, p)
+        bit = 2.0**-52 if self.config.dtype == "float64" else 2.0**-23
+        return ops.scale(found, 1.0 + 2 * bit * (found.shape[0] % 2))
+
+
+@defect("M8.13a")
+class claims_invariance(ReferenceImplementation):
+    """Declares batch_invariant; in odd batches the last bit differs."""
+
+    batch_invariant = True
+
+    def parts(self, config: Config) -> Parts:
+        return Parts(config, _LastBitByBatch)
 
 
 @defect("M8.17")
