@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+from attest.judging.laws import LAWS
 from test_imports import LAYERS
 
 ROOT = Path(__file__).parents[1]
@@ -50,3 +51,17 @@ def test_the_example_is_code_that_exists():
         elif line[1:].strip() and "..." not in line and line[1:] not in path.read_text(encoding="utf-8"):
             missing.append(line)
     assert missing == []
+
+
+def test_the_example_of_a_variant_names_files_that_mention_it():
+    steps = PAGE.split("by the example of the sliding window")[1].split("Another score")[0]
+    files = re.findall(r"\| `([a-z_/]+\.py)` \|", steps)
+    assert len(files) == 4
+    for name in files:
+        assert "window" in (HARNESS / name).read_text(encoding="utf-8"), f"{name} does not mention window"
+
+
+def test_the_glossary_lists_every_law():
+    meaning = next(line for line in PAGE.splitlines() if line.startswith("| law |")).split("|")[2]
+    listed = [name.strip().replace(" ", "_") for name in meaning.split(":")[1].split(",")]
+    assert listed == [law.name for law in LAWS]

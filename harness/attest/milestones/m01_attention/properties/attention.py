@@ -29,7 +29,8 @@ from attest.milestones.m01_attention.cases.attention import (
     weights_of,
 )
 from attest.milestones.m01_attention.cases.projections import ProjectionCase, projection_cases
-from attest.outcomes import Expected, NotOffered
+from attest.milestones.m01_attention.checks import expect_weights_before_dropout
+from attest.outcomes import Expected
 
 MAPS = (("query", "q"), ("key", "k"), ("value", "v"))
 
@@ -150,15 +151,7 @@ def output_is_weights_times_values(impl: JudgedImplementation, case: AttentionCa
 @given(case=attention_cases(regimes=("unit",)))
 def weights_are_those_before_dropout(impl: JudgedImplementation, case: AttentionCase) -> None:
     """In train mode too, the weights returned are those of the softmax."""
-    try:
-        component = impl.build("attention", case.config.but(dropout=0.5))
-        component.train(case.seed)
-    except NotOffered:
-        return
-    seen = component(**case.inputs)
-    if "weights" in seen:
-        what = "weights in training"
-        expect_close(seen["weights"], case.expected["weights"], what, factor=component.widening)
+    expect_weights_before_dropout(impl, case)
 
 
 @verifies("M1.8")

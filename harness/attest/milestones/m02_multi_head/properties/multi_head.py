@@ -24,6 +24,7 @@ from attest.evidence import note_case
 from attest.judging.laws import FORMULA, GRADIENTS, law_holds
 from attest.judging.property import given, verifies
 from attest.milestones.m01_attention.cases.attention import LONG
+from attest.milestones.m01_attention.checks import expect_weights_before_dropout
 from attest.milestones.m02_multi_head.cases.multi_head import (
     OPERATION,
     MultiHeadCase,
@@ -185,16 +186,7 @@ def weights_are_those_of_each_head(impl: JudgedImplementation, case: MultiHeadCa
 @given(case=multi_head_cases(min_heads=2, min_keys=2, regimes=("unit",)))
 def weights_are_those_before_dropout(impl: JudgedImplementation, case: MultiHeadCase) -> None:
     """In train mode too, the weights returned are those of the softmax."""
-    try:
-        component = impl.build(OPERATION, case.config.but(dropout=0.5))
-        component.load(case.parameters)
-        component.train(case.seed)
-    except NotOffered:
-        return
-    seen = component(**case.inputs)
-    if "weights" in seen:
-        what = "weights in training"
-        expect_close(seen["weights"], case.expected["weights"], what, factor=component.widening)
+    expect_weights_before_dropout(impl, case)
 
 
 @verifies("M2.7a")
