@@ -31,6 +31,8 @@ class JudgedImplementation:
         self.name = str(implementation.name)
         self.device = device
         declared = tuple(getattr(implementation, "dtypes", None) or DEFAULT_DTYPES)
+        # Half precision is judged where --dtype asks for it or nothing else is declared: its wide bounds
+        # would hide what float32 shows.
         judged = tuple(d for d in declared if d in ("float32", "float64")) or declared
         self.dtypes = (dtype,) if dtype else judged
         self.policy = _policy(getattr(implementation, "shape_policy", None))
@@ -85,6 +87,7 @@ class JudgedImplementation:
         config = self.with_run_options(config)
         key = (operation, config)
         if key not in self._components:
+            # Every drawn config is another component: a deep run would keep thousands of models.
             if len(self._components) > 256:
                 self._components.clear()
             self._components[key] = JudgedComponent(
