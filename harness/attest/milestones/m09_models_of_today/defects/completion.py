@@ -160,7 +160,7 @@ class text_limit_not_checked(ReferenceCompleter):
 class text_temperature_not_checked(ReferenceCompleter):
     """A temperature that is no number, or below zero, is taken for 1."""
 
-    def check_settings(self, max_len: int, **settings: Any) -> None:  # type: ignore[override]
+    def check_settings(self, max_len: int, **settings: Any) -> None:
         allowed = settings["temperature"] >= 0
         super().check_settings(max_len, **{**settings, "temperature": 1.0 if not allowed else 0.5})
 

@@ -140,7 +140,7 @@ class any_number_of_key_heads(ReferenceComponent):
 
 
 @defect("M9.18a")
-class unknown_positions_are_none(ReferenceComponent):
+class any_word_for_positions_taken(ReferenceComponent):
     """A kind of positions that is not known is taken for another."""
 
     def check_choices(self) -> None:
