@@ -63,7 +63,7 @@ def _of_families(given: Any) -> Iterator[str]:
     try:
         from attest.families import families  # it is made of configs and stands on this package
     except ModuleNotFoundError:
-        return  # under seal an implementation sees no file of the spec; the other side checks what it declares
+        return  # under seal no file of the spec can be seen; the other side checks what is declared
 
     for name in given:
         if name not in families():
