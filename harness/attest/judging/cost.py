@@ -56,7 +56,7 @@ class Workload(ArchitectureCase):
     def parameters(self) -> dict[str, Array]:
         """Neither padding nor BOS nor EOS is ever chosen, so that every run has the same length.
 
-        A model whose projection has no bias is only asked for single steps, whose cost is the same for any id.
+        A model without a bias there is only asked for single steps, whose cost is the same for any id.
         """
         made = random_parameters(self.architecture.operation, self.config, np.random.default_rng(0))
         c, bias = self.config, made.get(f"{self.architecture.projection}.bias")
