@@ -11,7 +11,7 @@ from torch import nn
 
 from attest.contract import Array, Config
 
-from . import first_principles, language_model, masks, model, norms, positions, sampling
+from . import attention_variants, first_principles, language_model, masks, model, norms, positions, sampling
 from .checks import check_buckets, check_heads, check_lengths, check_rows_of_ids, check_sampling, check_sizes
 from .component import (
     AttentionComponent,
@@ -165,6 +165,15 @@ class Eager:
 
     def relative_bias(self, config: Config) -> CheckedComponent:
         return component("relative_bias", positions.RelativeBias, config)
+
+    def chunked_attention(self, config: Config) -> CheckedComponent:
+        return component("chunked_attention", attention_variants.ChunkedAttention, config)
+
+    def linear_attention(self, config: Config) -> CheckedComponent:
+        return component("linear_attention", attention_variants.LinearAttention, config)
+
+    def block_sparse_attention(self, config: Config) -> CheckedComponent:
+        return component("block_sparse_attention", attention_variants.BlockSparseAttention, config)
 
     def self_attention(self, config: Config) -> CheckedComponent:
         return component("self_attention", language_model.SelfAttentionAlone, config)

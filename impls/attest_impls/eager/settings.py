@@ -50,7 +50,7 @@ def _one_of(words: tuple[str, ...]) -> Rule:
 _SIZES = (
     *("d_model", "num_heads", "num_encoder_layers", "num_decoder_layers"),
     *("source_vocab", "target_vocab", "max_len", "total_steps"),
-    *("relative_buckets", "relative_distance"),
+    *("relative_buckets", "relative_distance", "chunk", "block"),
 )
 _RULES: dict[str, Rule] = {
     **dict.fromkeys(_SIZES, _SIZE),
@@ -127,6 +127,9 @@ FIELDS: dict[str, tuple[str, ...]] = {
     "rotary": _ROTARY,
     "relative_bias": (*_RELATIVE, "num_heads"),
     "self_attention": _HEADS,
+    "chunked_attention": ("chunk",),
+    "linear_attention": (),
+    "block_sparse_attention": ("block",),
     "causal_layer": _CAUSAL_LAYER,
     "language_model": _LANGUAGE_MODEL,
     "complete": _LANGUAGE_MODEL,
