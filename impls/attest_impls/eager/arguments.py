@@ -199,6 +199,16 @@ def _step(config: Config, state: Any, tokens: Tensor) -> None:
         )
 
 
+def _encoder_model(config: Config, ids: Tensor, segments: Tensor | None = None) -> None:
+    check_ids("ids", ids, config.source_vocab, _last(config))
+    if segments is None:
+        return
+    if not config.segments or segments.shape != ids.shape:
+        shapes = f"segments shape={tuple(segments.shape)}, ids shape={tuple(ids.shape)}"
+        raise ValueError(f"{shapes} with segments={config.segments} do not fit; give one kind per token")
+    check_ids("segments", segments, config.segments)
+
+
 def _language_model(config: Config, ids: Tensor) -> None:
     check_ids("ids", ids, config.target_vocab, _last(config))
 
@@ -236,10 +246,19 @@ def _reorder(_: Config, state: Any, rows: Tensor) -> None:
 
 
 def _loss(_: Config, logits: Tensor, labels: Tensor) -> None:
-    if logits.ndim != 3 or logits.shape[:2] != labels.shape:
-        shapes = f"logits shape={tuple(logits.shape)}, labels shape={tuple(labels.shape)}"
-        raise ValueError(f"{shapes} are not (B, T, V) and (B, T); give one label per row of logits")
-    check_ids("labels", labels, logits.shape[-1])
+    _check_scored("labels", logits, labels)
+
+
+def _text_loss(_: Config, logits: Tensor, ids: Tensor) -> None:
+    _check_scored("ids", logits, ids)
+
+
+def _check_scored(name: str, logits: Tensor, ids: Tensor) -> None:
+    """Ids (B, T) of the classes that logits (B, T, V) speak of."""
+    if logits.ndim != 3 or logits.shape[:2] != ids.shape:
+        shapes = f"logits shape={tuple(logits.shape)}, {name} shape={tuple(ids.shape)}"
+        raise ValueError(f"{shapes} are not (B, T, V) and (B, T); give one id per row of logits")
+    check_ids(name, ids, logits.shape[-1])
 
 
 def _generate(config: Config, source: Tensor, max_len: int, **request: Any) -> None:
@@ -328,4 +347,7 @@ _CHECKS: dict[str, Callable[..., None]] = {
     "language_model.reorder": _pick,
     "language_model.rewind": _rewind,
     "complete": _complete,
+    "language_model_loss": _text_loss,
+    "masked_language_model": _encoder_model,
+    "classifier": _encoder_model,
 }

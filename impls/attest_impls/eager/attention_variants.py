@@ -3,8 +3,8 @@
 The first and the third compute attention itself without ever holding all scores (T, S). The second is another
 function, whose cost grows with T + S instead of T * S.
 
-Shapes: B batch, H heads, T queries, S keys, d width of a head (that of the values may be another), c keys of a
-chunk, b queries of a block.
+Shapes: B batch, H heads, T queries, S keys, d width of a head, c keys of a chunk, b queries of a block. The
+values may have another width than queries and keys.
 """
 
 import math
