@@ -37,7 +37,7 @@ def evaluated(trainer: JudgedTrainer, batch: Batch) -> float:
 
 @verifies("M9.28", trains=True, costly=True, first=True)
 def it_learns_the_entropy_of_its_source(impl: JudgedImplementation) -> None:
-    """The held-out loss comes within 0.05 of that of the source itself, and never lower by more than chance."""
+    """The held-out loss comes within 0.05 of that of the source, and never lower by more than chance."""
     source = EntropySource()
     held_out = source.held_out(HELD_OUT)
     ideal, batch = source.ideal_loss(held_out), source.batch(held_out)
