@@ -49,19 +49,12 @@ def saved_llama(directory: Path) -> None:
     from attest.families import family_named
     from attest.reference.oracle import random_parameters
 
-    keys = {
-        "d_model": "hidden_size",
-        "num_heads": "num_attention_heads",
-        "num_kv_heads": "num_key_value_heads",
-    }
-    keys |= {
-        "d_ff": "intermediate_size",
-        "num_decoder_layers": "num_hidden_layers",
-        "target_vocab": "vocab_size",
-    }
-    sizes = {"d_model": 16, "num_heads": 4, "num_kv_heads": 2, "d_ff": 20, "num_decoder_layers": 2}
-    family, sizes = family_named("llama"), {**sizes, "target_vocab": 11}
-    config = family.config(**sizes)
+    told = {"hidden_size": 16, "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 20}
+    told |= {"num_hidden_layers": 2, "vocab_size": 11, "model_type": "llama"}
+    family = family_named("llama")
+    config = family.config(
+        d_model=16, num_heads=4, num_kv_heads=2, d_ff=20, num_decoder_layers=2, target_vocab=11
+    )
     drawn = random_parameters("language_model", config, np.random.default_rng(0))
     directory.mkdir(exist_ok=True)
     (directory / "config.json").write_text(json.dumps(told))
