@@ -319,7 +319,7 @@ class perplexity_in_bits(ReferenceTrainer):
         return float(2.0**loss)
 
 
-@defect("M5.13", "M5.7")
+@defect("M5.13")
 class evaluation_smooths(ReferenceTrainer):
     """Evaluation takes the smoothed loss."""
 
