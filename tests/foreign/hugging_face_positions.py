@@ -28,7 +28,9 @@ def turned_by_llama(base, x, positions):
 
 def turned_by_gptj(fraction, x, positions):
     """As GPTJAttention does: heads behind the length, the leading rotary_dim features turned."""
-    dim = round(x.shape[-1] * fraction)
+    dim = round(x.shape[-1] * fraction)  # their rotary_dim, a whole number
+    if dim != x.shape[-1] * fraction or not dim:
+        raise ValueError(f"rotary_fraction={fraction} of {x.shape[-1]} features is no whole number of them")
     table = gptj.create_sinusoidal_positions(int(positions.max()) + 1, dim)
     sin, cos = table[positions].chunk(2, dim=-1)
     heads_last = x.transpose(1, 2)
