@@ -56,9 +56,12 @@ def judge_criterion(
     use_directory(plan.shared)
     blank = blank_record(criterion, target, plan, spec)
     try:
-        if timed:
-            set_timer(time_limit(criterion, plan))
-        return _cleaned(_judged(criterion, target, plan, spec, timed, on_limit), target)
+        try:
+            if timed:
+                set_timer(time_limit(criterion, plan))
+            return _cleaned(_judged(criterion, target, plan, spec, timed, on_limit), target)
+        finally:
+            cancel_timer()  # here, so that what the clock raises meanwhile meets the sentences below
     except BrokenPlugin as error:
         return blank.but(reason=str(error))
     except Timeout as error:
