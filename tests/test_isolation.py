@@ -107,6 +107,16 @@ def test_the_clock_may_strike_anywhere(tmp_path):
     assert "error" in found
 
 
+def test_a_verdict_stands_when_it_dies_while_more_is_found_out(judged):
+    """It fails, and ends the process when diagnosis asks it again."""
+    asked_again = "'attest.diagnosis.likeness' in sys.modules"
+    record, process = judged(f"return os._exit(7) if {asked_again} else np.ones((T, S), bool)")
+    assert (record.verdict, record.criterion) == ("fail", CAUSAL)
+    assert record.failure.replay.criterion == CAUSAL
+    assert "ended the process" in record.failure.reproduction.reason
+    assert process.judge(SPEC.by_id["M1.4b"]).verdict == "not offered"
+
+
 def test_surrogates_and_escapes_are_made_visible(judged):
     record, _ = judged("raise ValueError('\\udcff \\x1b[2J ' + 'x' * 10**6)")
     assert record.verdict == "fail"

@@ -45,9 +45,7 @@ def _answer_all(start: dict[str, Any], asked: IO[str], told: IO[str]) -> None:
         load_properties()  # before the clock of the first criterion starts
     tell(ready=True)
     for line in asked:
-        record = judge_criterion(
-            spec.by_id[line.strip()], target, plan, spec, on_limit=lambda seconds: tell(limit=seconds)
-        )
+        record = judge_criterion(spec.by_id[line.strip()], target, plan, spec, tell=tell)
         tell(record=record.to_json())
 
 
