@@ -59,6 +59,14 @@ class Padding(Feature):
         return self.value in claims.padding
 
 
+@dataclass(frozen=True)
+class Backends(Feature):
+    """Of an implementation that declares several ways to compute the same."""
+
+    def claimed(self, claims: Claims) -> bool:
+        return bool(claims.backends)
+
+
 FEATURES: Mapping[str, Feature] = {
     "sinusoidal": Feature("sinusoidal positions", "positions", "sinusoidal", "positional_encoding"),
     "learned": Feature("learned positions", "positions", "learned"),
@@ -88,6 +96,8 @@ FEATURES: Mapping[str, Feature] = {
     "completion": Feature("prompts that are completed", operation="complete"),
     "decoding": Ability("language models with a cache", "cache", operation="language_model"),
     "left_padding": Padding("padding on the left", value="left"),
+    "packed": Padding("documents side by side", value="packed"),
+    "backends": Backends("several backends"),
     "cache": Ability("decoding with a cache", "cache"),
     "reorder": Ability("reordered caches", "reorder"),
 }
