@@ -96,7 +96,10 @@ class Isolation:
                 self.close()
                 return first
             if "record" in answer:
-                return self._record(answer["record"], criterion)
+                record = self._record(answer["record"], criterion)
+                if answer.get("last"):
+                    self.close()
+                return record
             if "verdict" in answer:
                 first = self._record(answer["verdict"], criterion)
             limit = float(answer.get("limit", limit))

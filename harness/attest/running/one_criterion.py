@@ -17,7 +17,7 @@ from attest.registry import BrokenPlugin, load, printable, sentence
 from attest.running.failure import completed, described
 from attest.running.judging import Settings, judge
 from attest.running.sealing import sealed_implementations
-from attest.running.timer import cancel_timer, set_timer
+from attest.running.timer import cancel_timer, set_timer, struck
 from attest.sealed.implementation import SealedImplementation
 from attest.spec import Criterion, Spec
 from attest.trained.training import use_directory
@@ -71,7 +71,8 @@ def judge_criterion(
             raise
         return blank.but(reason="the implementation raised KeyboardInterrupt")
     except BaseException as error:
-        return blank.but(reason=f"the harness failed: {sentence(error)}", internal=True)
+        late = struck()
+        return blank.but(reason=late or f"the harness failed: {sentence(error)}", internal=not late)
     finally:
         cancel_timer()
 
@@ -96,6 +97,8 @@ def _judged(
     settings = Settings(profile=plan.profile, seed=plan.seed, spec_version=spec.version, case=plan.case)
     # The label names the directory of the report, also where it differs from the implementation's name.
     record = judge(criterion, properties, impl, settings).but(implementation=target.label)
+    if struck():
+        raise Timeout(struck())
     if record.failure is None:
         return record
     record = described(record, properties, target)
