@@ -194,9 +194,9 @@ def relative_buckets(offsets: Tensor, buckets: int, distance: int, causal: bool 
 def bucket_limits(side: int, distance: int) -> tuple[int, ...]:
     """Where buckets 1, 2 ... of one side begin.
 
-    Of the k shared ones behind m exact ones, number j begins at m (distance / m)^(j / k). Logarithms of float64
-    put some whole distances on the wrong side of that: 10 for m = k = 5 and a distance of 160, where bucket 6
-    begins at 5 * 32^(1/5) = 10. Integers do not: it is the first n with (n / m)^k >= (distance / m)^j.
+    Of the k shared ones behind m exact ones, number j begins at m (distance / m)^(j / k). Logarithms of
+    float64 put some whole distances on the wrong side of that: 10 for m = k = 5 and a distance of 160, where
+    bucket 6 begins at 5 * 32^(1/5) = 10. Integers do not: it is the first n with (n / m)^k >= (distance / m)^j.
     """
     m = side // 2
     k = side - m
