@@ -196,7 +196,7 @@ def bucket_limits(side: int, distance: int) -> tuple[int, ...]:
 
     Of the k shared ones behind m exact ones, number j begins at m (distance / m)^(j / k). Logarithms of
     float64 put some whole distances on the wrong side of that: 10 for m = k = 5 and a distance of 160, where
-    bucket 6 begins at 5 * 32^(1/5) = 10. Integers do not: it is the first n with (n / m)^k >= (distance / m)^j.
+    bucket 6 begins at 5 * 32^(1/5) = 10. In integers it is the first n with (n / m)^k >= (distance / m)^j.
     """
     m = side // 2
     k = side - m
