@@ -23,9 +23,9 @@ run: $(STAMP)
 test: $(STAMP)
 	$(BIN)/python -m pytest -q -n $(JOBS) -m "not slow" tests
 
-# Hostile plugins, signals and fuzzed files, half an hour; the table goes into docs/robustness.md.
+# Hostile plugins, signals, wrong command lines and fuzzed files, an hour; the tables go into docs/robustness.md.
 torture: $(STAMP)
-	cd tests && ../$(BIN)/python torture.py --write
+	cd tests && ../$(BIN)/python -m torture --write
 
 # The tests that `make test` leaves out, and those of the kept reports.
 slow: $(STAMP)

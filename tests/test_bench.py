@@ -7,10 +7,10 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from attest.bench.apart import Field, apart
 from attest.bench.entrants import Entrant, lengths
 from attest.bench.goals import GOALS, RATIOS, Goal, Ratio, judged, reported
 from attest.bench.measuring import Outcome, Timing, measure
+from attest.bench.processes import Field, separate_processes
 from attest.bench.workloads import BASE, SMALL, chosen, workloads
 from attest.bench.writing import document, markdown
 from attest.cli import cli
@@ -119,7 +119,7 @@ def test_who_fails_or_dies_in_its_process_costs_nobody_else(tmp_path) -> None:
         path.write_text(DIES.format(name=name, Name=name.title()))
         requests.append(str(path))
     work = chosen(SMALL, ["greedy_1"])[0]
-    with apart(Field((*requests, "eager"), "cpu", 1, with_peers=False)) as (entrants, missing):
+    with separate_processes(Field((*requests, "eager"), "cpu", 1, with_peers=False)) as (entrants, missing):
         found = measure(work, entrants, 2, lambda line: None)
     assert missing == []
     assert {timing.entrant: len(timing.seconds) for timing in found.timings} == {

@@ -27,7 +27,7 @@ def test_help_names_every_command(attest):
         (["list", "d_model=4"], "Error: 'd_model=4' changes a config; it needs --parameters OPERATION\n"),
         (["list", "--parameters", "encodr"], "Error: operation='encodr' is unknown; did you mean encoder?\n"),
         (["list", "--parameters", "encoder", "depth=2"], "Error: depth=2 is not a field of the config; "),
-        (["list", "--parameters", "encoder", "d_ff=x"], "Error: d_ff='x' is not a whole number; "),
+        (["list", "--parameters", "encoder", "d_ff=x"], "Error: d_ff='x' is not a whole number of at "),
         (["list", "--parameters", "encoder", "bias=7"], "Error: bias='7' is not true or false; "),
         (["list", "--impl", "eagr"], "Error: --impl=eagr is not a registered implementation; did you mean"),
         (["list", "--parameters", ""], "Error: operation='' is unknown; use one of attention, "),

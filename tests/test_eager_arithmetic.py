@@ -5,7 +5,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from attest.contract import Config  # noqa: E402
-from attest_impls.eager.model import LayerNorm, attention  # noqa: E402
+from attest_impls.eager.model import attention  # noqa: E402
+from attest_impls.eager.norms import LayerNorm  # noqa: E402
 from attest_impls.eager.optimisation import global_norm  # noqa: E402
 
 

@@ -205,7 +205,7 @@ def test_a_config_is_typed_by_the_rule_of_each_field():
     config = config_from(["d_ff=24", "bias=no", "dropout=0.5", "norm=pre"])
     assert (config.d_ff, config.bias, config.dropout, config.norm) == (24, False, 0.5, "pre")
     assert config_from(["d_ff=none"]).d_ff is None
-    with pytest.raises(UsageError, match="d_ff='wide' is not a whole number; write for example d_ff=1"):
+    with pytest.raises(UsageError, match="d_ff='wide' is not a whole number of at least 1; write"):
         config_from(["d_ff=wide"])
 
 

@@ -28,9 +28,9 @@ def everything_broken():
 @pytest.mark.parametrize(
     "records", [run({}), student(), everything_broken()], ids=["pass", "student", "broken"]
 )
-def test_one_implementation_fits_a_screen(records):
+def test_one_implementation_takes_a_row_per_milestone_and_few_lines_more(records):
     lines = summary(records, missing=[f"{c.id}[mine]" for c in SPEC.criteria])
-    assert len(lines) <= 22  # pytest adds a heading and a closing line
+    assert len(lines) <= len(SPEC.milestones) + 14
     assert all(len(line) <= 80 for line in lines), max(lines, key=len)
 
 
@@ -39,7 +39,7 @@ def test_every_milestone_has_its_verdict_and_count():
     count = len(milestone_ids("M1"))
     row = next(line for line in lines if line.startswith("  M1 "))
     assert row.split()[-4:] == ["does", "not", "conform", f"{count - 3}/{count}"]
-    assert any(line.startswith("  M4 ") and "not offered" in line for line in lines)
+    assert any(line.startswith("  not offered") and "M4, M5" in line for line in lines)
 
 
 def test_what_is_open_is_listed_by_verdict():

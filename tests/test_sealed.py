@@ -2,7 +2,7 @@
 
 import os
 import re
-import shutil
+import site
 import subprocess
 import sys
 import tempfile
@@ -19,14 +19,11 @@ from attest.boundary import JudgedImplementation
 from attest.checks.layouts import LAYOUTS, laid_out
 from attest.checks.side_effects import expect_no_side_effects, python_work
 from attest.contract import Config
-from attest.judging.property import load_properties
 from attest.outcomes import Ended, Violation
 from attest.records.plan import Plan, Target
 from attest.records.record import Record
 from attest.registry import BrokenPlugin, UsageError, load, read_request
 from attest.running import kept_records, plugin, selection, session
-from attest.running.isolation import Isolation
-from attest.running.judging import Settings, judge
 from attest.running.sealing import sealed_implementations
 from attest.sealed.implementation import BringsMilestones
 from attest.sealed.outside import live
@@ -34,15 +31,9 @@ from attest.spec import load_spec
 
 HERE = Path(__file__).parent
 HARNESS = Path(attest.__file__).parent
-SEED = "knows_the_answers_of_a_seed"  # needs a run to learn from
-CHEATS = sorted(path.stem for path in (HERE / "cheats").glob("*.py") if path.stem not in (SEED, "heart"))
-CAUGHT_OPENLY = {  # by a criterion, without any seal
-    "patches_pytest", "reads_shared_memory", "reads_the_memory_of_its_parent", "right_at_aligned_addresses",
-    "right_every_other_call", "right_for_square_shapes", "right_for_the_first_60_calls", "widens_its_bounds",
-}  # fmt: skip
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a seal needs Linux")
 SPEC = load_spec()
 FORMULA = SPEC.by_id["M1.2"]
-ASKED = [c for c in SPEC.criteria if set(c.needs) == {"attention"}]
 PLUGIN = """
 import os, sys
 import numpy as np
@@ -82,53 +73,6 @@ def attention(impl, **inputs):
     return impl.build("attention", Config())(**{"q": x, "k": x, "v": x, **inputs})
 
 
-def verdicts(impl, *, seed=0):
-    """Of the criteria about attention alone, up to the first that does not pass."""
-    for criterion in ASKED:
-        properties = load_properties()[criterion.id]
-        record = judge(criterion, properties, impl, Settings(profile="quick", seed=seed))
-        yield record.criterion, record.verdict, record.reason
-        if record.verdict not in ("pass", "not run"):
-            return
-
-
-@pytest.mark.parametrize("name", CHEATS)
-def test_a_cheat_fails_under_seal(name, sealed):
-    """Each computes the wrong thing and tries to look right."""
-    *_, (criterion, verdict, reason) = verdicts(sealed(HERE / "cheats" / f"{name}.py"))
-    assert verdict in ("fail", "error"), f"{criterion} {verdict} {reason}"
-    assert "the harness failed" not in reason
-
-
-def test_answers_that_were_learned_for_a_seed_fail_with_another(tmp_path, sealed):
-    """With the same seed it passes, whatever the seal: that is why a sealed run draws a seed of its own."""
-    for name in (SEED, "heart"):
-        shutil.copy(HERE / "cheats" / f"{name}.py", tmp_path)
-    (tmp_path / "seen").mkdir()
-    (tmp_path / "learning").touch()
-    cheat = tmp_path / f"{SEED}.py"
-
-    def judged(seed):
-        return judge(FORMULA, load_properties()["M1.2"], sealed(cheat), Settings(profile="quick", seed=seed))
-
-    assert judged(0).verdict == "pass"
-    (tmp_path / "learning").unlink()
-    assert judged(0).verdict == "pass"
-    assert judged(1).verdict == "fail"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in CHEATS if name not in CAUGHT_OPENLY])
-def test_the_same_cheat_gets_through_without_a_seal(name, tmp_path):
-    """So it is the seal that stops it. M1.2 is the formula; each cheat forgets a factor of it."""
-    target = Target("cheat", "cheat", "cheat", path=str(HERE / "cheats" / f"{name}.py"))
-    process = Isolation(Plan((target,), ("M1.2",), profile="quick", reports=""), SPEC, target)
-    try:
-        assert process.judge(FORMULA).verdict == "pass"
-    finally:
-        process.close()
-
-
 def refused(sealed, body):
     """The exception that this body raises inside, as the harness quotes it."""
     with pytest.raises(Violation) as caught:
@@ -166,6 +110,62 @@ def test_past_python_the_kernel_refuses_too(sealed):
     path = str(HARNESS / "outcomes.py").encode()
     body = f"import ctypes; return {{'output': np.array(ctypes.CDLL(None).open({path!r}, 0))}}"
     assert attention(sealed(body))["output"] == -1
+
+
+@pytest.mark.parametrize("place", [*site.getsitepackages(), sys.prefix, HARNESS.parent, "/etc"])
+def test_nothing_can_be_put_where_the_next_process_would_import_it(place, sealed):
+    """A .pth file in site-packages is run by every Python that starts, so by the harness's next process."""
+    path = Path(place) / "attest_planted_by_a_test.pth"
+    try:
+        assert "PermissionError" in refused(sealed, f"open({str(path)!r}, 'w')")
+        made = f"ctypes.CDLL(None).creat({str(path).encode()!r}, 384)"
+        found = attention(sealed(f"import ctypes; return {{'output': np.array({made})}}"))
+        assert found["output"] == -1
+        assert not path.exists()
+    finally:
+        path.unlink(missing_ok=True)
+
+
+CHANGES = ("os.remove({0!r})", "os.rename({0!r}, {0!r} + '2')", "os.chmod({0!r}, 0)", "os.truncate({0!r}, 0)")
+
+
+@pytest.mark.parametrize("how", CHANGES)
+def test_what_is_imported_cannot_be_changed(how, sealed):
+    """Of a file of this environment that nothing needs, should the seal be broken."""
+    path = Path(site.getsitepackages()[0]) / "attest_unneeded_file_of_a_test.txt"
+    path.write_text("as it was")
+    try:
+        assert "PermissionError" in refused(sealed, how.format(str(path)))
+        assert path.read_text() == "as it was"
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def test_without_a_kernel_that_helps_python_itself_refuses(tmp_path, monkeypatch):
+    """The audit hook alone, in a process that is not restricted otherwise."""
+    closed, kept, scratch = (str(tmp_path / name) for name in ("closed", "kept", "closed/scratch"))
+    for home in (closed, kept, scratch):
+        os.mkdir(home)
+        Path(home, "there").write_text("x")
+    code = f"""
+import os, sys
+from attest.sealed import guard
+sys.addaudithook(guard._hook(({closed!r},), ({kept!r},), {scratch!r}))
+def refused(call, *args):
+    try:
+        call(*args)
+    except PermissionError:
+        return True
+print([refused(open, {closed!r} + "/there"), refused(open, {kept!r} + "/there", "a"),
+       refused(open, {kept!r} + "/new", "w"), refused(os.rename, {kept!r}, {kept!r} + "2"),
+       refused(os.symlink, "x", {kept!r} + "/link"), refused(os.mkdir, {closed!r} + "/new"),
+       refused(os.remove, {kept!r} + "/there"), refused(os.open, "/proc/1/environ", os.O_RDONLY)])
+print([refused(open, {kept!r} + "/there"), refused(open, {scratch!r} + "/new", "w"),
+       refused(open, "free", "w")])
+"""
+    words = [sys.executable, "-c", code]
+    run = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert run.stdout == f"{[True] * 8}\n{[None] * 3}\n"
 
 
 def test_records_and_trained_models_are_out_of_reach(tmp_path, sealed, monkeypatch):
@@ -370,7 +370,7 @@ def test_a_case_that_makes_no_sense_is_refused_before_the_run(case):
 def test_resuming_from_a_line_that_is_no_record_is_refused(tmp_path):
     """A number where a word must be; a line that was cut short in the middle of the file."""
     good = Record("mine", "M1.2", "M1", "must", profile="quick").to_json()
-    read = kept_records._records
+    read = kept_records.read_records
     home = tmp_path / "mine"
     assert [r.criterion for r in read([good, good[:20]], home, SPEC)] == ["M1.2"]
     for bad in (good.replace('"must"', "5"), good[:20], "[]", "null"):

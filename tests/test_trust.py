@@ -198,6 +198,28 @@ def test_modules_in_the_working_directory_stand_in_for_none_of_ours(pytester):
     assert result.returncode == 0, result.stdout + result.stderr
 
 
+def test_attest_run_reads_nothing_of_the_project_in_whose_directory_it_is(pytester):
+    """A conftest.py may need what is not there, and an implementation may have written it."""
+    pytester.makepyfile(good=masks(), conftest="raise SystemExit('of the project')")
+    pytester.makeini("[pytest]\naddopts = --no-such-option")
+    words = ["run", "--impl", "good.py", "-c", CAUSAL, "--profile", "quick", "-n", "1"]
+    attest = Path(sys.executable).with_name("attest")
+    result = subprocess.run([attest, *words], capture_output=True, text=True, timeout=120, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_a_worker_that_an_implementation_stops_is_woken(run, pytester):  # noqa: F811
+    stops = (
+        "def causal_mask(self, T, S): import os; os.kill(os.getppid(), 19); return np.tri(T, S, S - T) > 0"
+    )
+    pytester.makepyfile(good=masks(), bad=masks("bad", stops))
+    result, rows = run(
+        "--impl=bad.py", "--impl=good.py", f"--criterion={CAUSAL}", "-n1", "--attest-seconds=60"
+    )
+    assert result.ret == 0
+    assert rows["good"][CAUSAL]["verdict"] == "pass"
+
+
 def test_a_plugin_called_like_a_module_of_python_is_refused(run, pytester):  # noqa: F811
     (pytester.path / "mine").mkdir()
     (pytester.path / "mine" / "locale.py").write_text(masks())

@@ -38,10 +38,27 @@ def _value(name: str, text: str, rule: Rule) -> Any:
     if rule.optional and text.lower() == "none":
         return None
     try:
-        return _BOOLEANS[text.lower()] if kind is bool else kind(text)
+        value = _BOOLEANS[text.lower()] if kind is bool else kind(text)
     except (KeyError, ValueError):
+        value = None
+    if value is None or not _fits(value, rule):
         default = getattr(Config(), name)
-        example = f"{name}={1 if default is None else default}"
+        wanted = f"one of {', '.join(rule.choices)}" if rule.choices else _wanted(rule)
         raise UsageError(
-            f"{name}={printable(text)!r} is not {_WANTED[kind]}; write for example {example}"
-        ) from None
+            f"{name}={printable(text)[:40]!r} is not {wanted}; write for example {name}={default or 1}"
+        )
+    return value
+
+
+def _wanted(rule: Rule) -> str:
+    """In the words of what the field holds, where it has any."""
+    said = rule.holds.value.partition(": ")[2] if rule.checked else ""
+    return said if said.startswith("a ") else _WANTED.get(rule.holds.type, "a word")
+
+
+def _fits(value: Any, rule: Rule) -> bool:
+    """Whether a value of the right type is one that the field may hold by itself."""
+    if rule.choices:
+        return value in rule.choices
+    at_least = {Holds.SIZE: 1, Holds.COUNT: 0, Holds.ID: 0}.get(rule.holds)
+    return not rule.checked or at_least is None or value >= at_least

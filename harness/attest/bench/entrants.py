@@ -2,7 +2,7 @@
 
 For one workload an entrant makes a function without arguments that does the work once and returns how many
 tokens it handled. The number is checked, so that no entrant is fast by stopping early. Entrants that share a
-process slow each other down by their threads, so `bench.apart` starts one process for each.
+process slow each other down by their threads, so `bench.processes` starts one process for each.
 """
 
 from __future__ import annotations

@@ -6,10 +6,10 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from attest.bench.apart import Field, apart, set_threads
 from attest.bench.ceilings import ceilings
 from attest.bench.entrants import CLOCKS
 from attest.bench.measuring import Say, measure
+from attest.bench.processes import Field, separate_processes, set_threads
 from attest.bench.workloads import BASE, Shape, Workload
 from attest.bench.writing import document
 
@@ -36,7 +36,7 @@ def bench(
         limits = ceilings(CLOCKS[clock], **sizes)
     finally:
         set_threads(before)
-    with apart(Field(tuple(requests), device, threads, with_peers)) as (entrants, missing):
+    with separate_processes(Field(tuple(requests), device, threads, with_peers)) as (entrants, missing):
         outcomes = [measure(work, entrants, rounds, say, clock) for work in works]
     about = {"threads": threads, "rounds": rounds, "clock": clock, "missing": missing}
     return document(shape, outcomes, limits, about, load=(load, _load()))

@@ -28,6 +28,8 @@ def quiet() -> Iterator[None]:
 
 def aligned(array: Array) -> Array:
     """A contiguous copy that starts at a multiple of 64 bytes, so that kernels take the same path."""
+    # numpy aligns to 16 bytes. BLAS takes another path for another alignment, and results that must agree to
+    # the bit would differ by where malloc put the array.
     space = np.empty(array.nbytes + 64, np.uint8)
     start = -space.ctypes.data % 64
     copy = space[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
@@ -66,6 +68,7 @@ def arrays_of(result: Any, label: str) -> dict[str, Array]:
 
 def array_of(value: Any, label: str) -> Array:
     """Check that a value is a numpy array of a dtype that crosses the boundary, and copy it."""
+    # A sum over all axes is a numpy scalar, where an array of rank 0 is meant.
     if isinstance(value, np.generic):
         value = np.asarray(value)
     if not isinstance(value, np.ndarray):

@@ -20,6 +20,7 @@ from attest.outcomes import NotClaimed, NotOffered, Violation
 from attest.sealed.outside import Remote
 
 DEFAULT_DTYPES = ("float32",)
+BACKEND = "backend"  # the option under which a config names it
 
 
 class JudgedImplementation:
@@ -30,11 +31,14 @@ class JudgedImplementation:
         self.name = str(implementation.name)
         self.device = device
         declared = tuple(getattr(implementation, "dtypes", None) or DEFAULT_DTYPES)
+        # Half precision is judged where --dtype asks for it or nothing else is declared: its wide bounds
+        # would hide what float32 shows.
         judged = tuple(d for d in declared if d in ("float32", "float64")) or declared
         self.dtypes = (dtype,) if dtype else judged
         self.policy = _policy(getattr(implementation, "shape_policy", None))
         self.options: tuple[tuple[str, str], ...] = tuple(getattr(implementation, "options", ()))
         self.claims = claims_of(implementation)
+        self.backend = ""  # that which is judged at the moment, see `on`
         self.widened = _bounded(getattr(implementation, "wider_bounds", None) or {})
         self._components: dict[tuple[str, Config], JudgedComponent] = {}
         self.calls: list[Call] | None = None  # a list while diagnosis listens
@@ -57,15 +61,33 @@ class JudgedImplementation:
         """How far the implementation widens the bound of this operation; at least 1."""
         return self.widened.get(operation, 1.0)
 
+    @property
+    def backends(self) -> tuple[str, ...]:
+        """The backends that are judged in turn: the one the options name, or all that are declared."""
+        named = tuple(value for name, value in self.options if name == BACKEND)
+        return named or self.claims.backends or ("",)
+
+    @contextmanager
+    def on(self, backend: str) -> Iterator[None]:
+        """Inside, builders are asked for this backend."""
+        before, self.backend = self.backend, backend
+        try:
+            yield
+        finally:
+            self.backend = before
+
     def with_run_options(self, config: Config) -> Config:
-        """The config with this run's device and options."""
-        return config.but(device=self.device, options=self.options)
+        """The config with this run's device and options, and the backend that is judged."""
+        others = tuple(pair for pair in self.options if pair[0] != BACKEND)
+        chosen = ((BACKEND, self.backend),) if self.backend else ()
+        return config.but(device=self.device, options=(*others, *chosen))
 
     def build(self, operation: str, config: Config) -> JudgedComponent:
         """The component of an operation, built once per config and put in eval mode."""
         config = self.with_run_options(config)
         key = (operation, config)
         if key not in self._components:
+            # Every drawn config is another component: a deep run would keep thousands of models.
             if len(self._components) > 256:
                 self._components.clear()
             self._components[key] = JudgedComponent(

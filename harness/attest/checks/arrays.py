@@ -108,6 +108,7 @@ def expect_refused_by_name(call: Callable[[], Any], what: str, *names: str) -> N
     if not isinstance(error, ValueError):
         raise Violation(f"{what} raised {kind}, should be a ValueError", refusal=names)
     for name in names:
+        # A whole word: `v` stands in every message that says `value`.
         if not re.search(rf"(?<![A-Za-z0-9_]){re.escape(name)}(?![A-Za-z0-9_])", message):
             sentence = f"{what} raised {kind}({message!r}), which should name {name}"
             raise Violation(sentence, refusal=names)
@@ -129,6 +130,7 @@ def _judge(error: Array, seen: Array, wanted: Array, what: str, limit: str) -> N
     worst = tuple(int(i) for i in np.unravel_index(int(np.argmax(error)), error.shape))
     ratio = float(error[worst])
     current().saw(ratio)
+    # Not `ratio > 1`: a NaN must fail.
     if not ratio <= 1.0:
         numbers = float(seen[worst]), float(wanted[worst])
         raise Violation(deviation=Deviation(what, worst, *numbers, ratio, limit))

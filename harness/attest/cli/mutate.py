@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
               help="A TOML file that explains survivors.")  # fmt: skip
 @click.option("--minutes", type=click.FloatRange(0, min_open=True), metavar="N",
               help="Begin no further mutant after so long.")  # fmt: skip
+@click.option("--processor-seconds", type=click.FloatRange(0, min_open=True), metavar="N", default=math.inf,
+              help="No further criterion after so much; --again judges whole.")  # fmt: skip
 @click.option("--resume", is_flag=True, help="Go on where an earlier run of the same sources stopped.")
 @click.option("--again", is_flag=True, help="Judge the unexplained survivors of an earlier run again.")
 @click.option("--at-least", default=95.0, show_default=True, type=click.FloatRange(0, 100), metavar="PERCENT",
@@ -56,6 +59,7 @@ def command(
     seed: int,
     annotations: Path | None,
     minutes: float | None,
+    processor_seconds: float,
     resume: bool,
     again: bool,
     at_least: float,
@@ -68,7 +72,7 @@ def command(
     The criteria that train a model or measure time are left out. Exit code 0: all mutants asked for were
     judged and enough of them caught. 1: not.
     """
-    from attest.trials.mutants import Results
+    from attest.trials.mutants import Results, mutants
     from attest.trials.mutations import sample
     from attest.trials.reach import concerning, of_milestones
     from attest.trials.sources import package_of
@@ -91,7 +95,9 @@ def command(
     reaches = [of_milestones(reach, milestone) for reach in reaches]
     if not (resume or again):
         results.begin()
-    _judge(_left(chosen, results, known, again), package, reaches, results, workers, minutes)
+    left = _left(chosen, results, known, again)
+    planned = mutants(package, left, reaches, seed, math.inf if again else processor_seconds)
+    _judge(planned, results, workers, minutes)
     ctx.exit(_report(chosen, results, known, home / f"{name}.json", at_least))
 
 
@@ -153,17 +159,9 @@ def _left(chosen: list[Mutation], results: Results, known: Annotations, again: b
     return [m for m in chosen if m.id in left]
 
 
-def _judge(
-    left: list[Mutation],
-    package: Package,
-    reaches: list[list[Reach]],
-    results: Results,
-    workers: int,
-    minutes: float | None,
-) -> None:
-    from attest.trials.mutants import Outcome, judge_all, mutants
+def _judge(planned: list[Mutant], results: Results, workers: int, minutes: float | None) -> None:
+    from attest.trials.mutants import Outcome, judge_all
 
-    planned: list[Mutant] = mutants(package, left, reaches, int(str(results.about["seed"])))
     with _bar("mutants", len(planned)) as advance:
 
         def keep(outcome: Outcome) -> None:

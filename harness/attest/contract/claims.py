@@ -24,7 +24,7 @@ from attest.contract.features import FEATURES
 from attest.contract.operation import OPERATIONS
 
 EVEN = "even"  # of a size in `only`
-PADDINGS = ("none", "right", "left")
+PADDINGS = ("none", "right", "left", "packed")  # packed: several documents in a row, by `packed`
 PADDING = ("none", "right")  # where nothing is declared
 # What a model has by its methods: claimed unless `only` takes it away, as in {"cache": (False,)}.
 ABILITIES = ("cache", "reorder")

@@ -49,6 +49,9 @@ class Implementation(Protocol):
     shape_policy      a ShapePolicy
     wider_bounds      operation -> factor above 1 by which its bounds are widened; the report says so
     compiled          True if its components run compiled code; see CompiledComponent
+    padding           where ids may hold padding, of none, right, left; packed: has LanguageModel.packed
+    backends          names of ways to compute; every criterion runs on each, as config.options says
+    batch_invariant   True if a row gives the same bits in batches of any size
     """
 
     name: str

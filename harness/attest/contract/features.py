@@ -59,6 +59,14 @@ class Padding(Feature):
         return self.value in claims.padding
 
 
+@dataclass(frozen=True)
+class Backends(Feature):
+    """Of an implementation that declares several ways to compute the same."""
+
+    def claimed(self, claims: Claims) -> bool:
+        return bool(claims.backends)
+
+
 FEATURES: Mapping[str, Feature] = {
     "sinusoidal": Feature("sinusoidal positions", "positions", "sinusoidal", "positional_encoding"),
     "learned": Feature("learned positions", "positions", "learned"),
@@ -92,6 +100,8 @@ FEATURES: Mapping[str, Feature] = {
     "classifier": Feature("classifiers of sequences", operation="classifier"),
     "decoding": Ability("language models with a cache", "cache", operation="language_model"),
     "left_padding": Padding("padding on the left", value="left"),
+    "packed": Padding("documents side by side", value="packed"),
+    "backends": Backends("several backends"),
     "cache": Ability("decoding with a cache", "cache"),
     "reorder": Ability("reordered caches", "reorder"),
 }

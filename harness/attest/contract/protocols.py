@@ -106,6 +106,15 @@ class LanguageModel(Component, Protocol):
     def rewind(self, state: Any, count: int) -> Any:
         """Optional. The state without the last `count` tokens of every row, as speculative decoding needs."""
 
+    def packed(self, *, ids: Array, lengths: Array) -> Arrays:
+        """Optional. logits (B, T, V) and loss () of several documents in each row of ids (B, T).
+
+        Document n of row b has lengths[b, n] tokens, none where that is 0, and follows the one before it;
+        what is left of the row is padding. Documents do not see each other, positions count from 0 in each,
+        and the last token of a document predicts nothing: `loss` is the mean cross-entropy of the others.
+        `gradients` with inputs that have `lengths` are those of this method.
+        """
+
 
 class Optimizer(Protocol):
     """`optimizer` is Adam with beta 0.9, 0.98, epsilon 1e-9, no weight decay. The others read the config.

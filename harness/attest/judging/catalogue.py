@@ -101,6 +101,11 @@ def assemble(piece: type[Any], name: str, *also: type[Part]) -> Any:
     """The reference implementation with one class exchanged, and rarely with further parts."""
     if issubclass(piece, Part):
         return ReferenceImplementation(piece, *also, name=name)
+    for kinds in ("models", "writers"):
+        rows = getattr(ReferenceImplementation, kinds)
+        exchanged_rows = tuple(piece if issubclass(piece, row) else row for row in rows)
+        if exchanged_rows != rows:
+            return type(name, (ReferenceImplementation,), {kinds: exchanged_rows})(name=name)
     slots: dict[type[Any], str] = {
         ReferenceTransformer: "transformer",
         ReferenceGenerator: "generator",

@@ -166,13 +166,19 @@ def costly_criteria() -> frozenset[str]:
 def run_property(
     property: Property, impl: JudgedImplementation, *, profile: str, seed: int, witness: str | None = None
 ) -> None:
-    """Run to the end or raise the Violation of the smallest failing case, which then knows its case."""
-    try:
-        _run(property, impl, profile, seed, witness)
-    except Violation as violation:
-        violation.case = current().case  # the last example that ran is the smallest failing one
-        violation.property = property.replay or property.name
-        raise
+    """Run to the end or raise the Violation of the smallest failing case, which then knows its case.
+
+    Where backends are declared it runs once for each.
+    """
+    for backend in impl.backends:
+        try:
+            with impl.on(backend):
+                _run(property, impl, profile, seed, witness)
+        except Violation as violation:
+            violation.case = current().case  # the last example that ran is the smallest failing one
+            violation.property = property.replay or property.name
+            violation.seen += f" (backend {backend})" if backend else ""
+            raise
 
 
 def _run(
@@ -286,6 +292,7 @@ def _two_outcomes(error: BaseException) -> str:
 def _example(property: Property, impl: JudgedImplementation, drawn: Mapping[str, Any]) -> None:
     fitted = {k: v.fitted(impl) if hasattr(v, "fitted") else v for k, v in drawn.items()}
     regimes = tuple(r for v in fitted.values() for r in getattr(v, "regimes", ()))
+    regimes += (f"backend {impl.backend}",) if impl.backend else ()
     current().begin(print_drawn(fitted), regimes)
     try:
         property.check(impl, **fitted, **property.fixed)

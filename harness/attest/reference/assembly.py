@@ -39,7 +39,7 @@ from attest.reference.parts.norms import LayerNorm, Residual, RMSNorm
 from attest.reference.parts.part import Part
 from attest.reference.parts.positions import Positions
 from attest.reference.parts.probabilities import CrossEntropy, Softmax
-from attest.reference.parts.relative_positions import POSITIONS, Alibi, Relative, Rotary
+from attest.reference.parts.relative_positions import POSITIONS, Alibi, PairByPair, Relative, Rotary
 from attest.reference.training.loss import Loss, MaskedLoss, Shift, TextLoss
 from attest.reference.training.optimisation import Adam, Clipping, Schedule
 from attest.reference.training.updates import AdamW, Momentum, PlainAdam, Sgd
@@ -180,5 +180,5 @@ def replaced_by(piece: type[Part]) -> type[Part]:
 
 
 def oracle_parts(config: Config, *pieces: type[Part]) -> Parts:
-    """What the oracle computes with: the same, with heads as a plain loop and the softmax all at once."""
-    return Parts(config, HeadByHead, AllAtOnce, *pieces)
+    """What the oracle computes with: another derivation of heads, of pairs of features and of the softmax."""
+    return Parts(config, HeadByHead, PairByPair, AllAtOnce, *pieces)

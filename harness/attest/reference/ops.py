@@ -356,7 +356,7 @@ def concat(parts: Sequence[Var], axis: int = -1) -> Var:
 def stack(parts: Sequence[Var], axis: int) -> Var:
     """Joined along a new axis."""
     shape = list(parts[0].shape)
-    shape.insert(axis, 1)
+    shape.insert(axis % (len(shape) + 1), 1)  # list.insert counts -1 from before the last element
     return concat([reshape(part, shape) for part in parts], axis=axis)
 
 

@@ -24,6 +24,7 @@ from attest.report.wording import verdict_text
 from attest.spec import Spec
 
 WIDTH = 80
+MOST_LINES = 8  # of milestones
 _SHORT = {CONFORMS: "conforms", CONFORMS_WITH_KNOWN: "known", INCOMPLETE: "open"}
 _SHORT |= {NOT_OFFERED: "-", NOT_CLAIMED: "-"}
 _LEGEND = "known: conforms with known failures; open: incomplete; -: not offered"
@@ -46,15 +47,19 @@ def summary_lines(
 
 def _one(document: Document, plan: Plan) -> Iterator[str]:
     yield one_line(document["implementation"])
-    for m in document["milestones"]:
+    left_out = _left_out(document)
+    for m in (m for m in document["milestones"] if m["id"] not in left_out):
         passed = sum(r["verdict"] == PASS for r in m["criteria"])
         total = sum(r["verdict"] != NOT_CLAIMED for r in m["criteria"]) + len(m["not_selected"])
         yield f"  {m['id']:<3} {_title_and_verdict(m)} {f'{passed}/{total}':>5}"
     rows = _rows(document)
+    if left_out:
+        yield from _wrapped(NOT_OFFERED, ", ".join(left_out), lines=2)
     for verdict in (FAIL, ERROR, THIN, KNOWN, NOT_RUN):
         found = [_named(r) for r in rows if r["verdict"] == verdict]
         if found:
-            yield from _wrapped(verdict, ", ".join(found), lines=2)
+            crowded = len(document["milestones"]) - len(left_out) > MOST_LINES
+            yield from _wrapped(verdict, ", ".join(found), lines=1 if crowded else 2)
     restricted = [f"{_named(r)} {r['reason']}" for r in rows if r["verdict"] == PASS and r["reason"]]
     if restricted:
         yield from _wrapped("restricted", ", ".join(restricted), lines=2)
@@ -62,6 +67,13 @@ def _one(document: Document, plan: Plan) -> Iterator[str]:
         yield from _wrapped("declares", document["claims"], lines=2)
     yield from _next_step(document, plan)
     yield from _reports(plan, document["implementation"])
+
+
+def _left_out(document: Document) -> list[str]:
+    """The milestones of which nothing is offered, where a line for each would not fit on a screen."""
+    if len(document["milestones"]) <= MOST_LINES:
+        return []
+    return [m["id"] for m in document["milestones"] if m["verdict"] == NOT_OFFERED]
 
 
 def _title_and_verdict(milestone: MilestoneRow) -> str:

@@ -75,6 +75,7 @@ def write_document(document: Document, home: Path) -> None:
     badges = {f"{m['id']}.json": badge(m) for m in document["milestones"]}
     for name, content in badges.items():
         write_text(home / "badges" / name, as_json(content))
+    # Pages of milestones that this run did not judge would be read as its own.
     for path in _written(earlier, home) - _written(document, home):
         path.unlink(missing_ok=True)
     _remove_page(home / "report.html")

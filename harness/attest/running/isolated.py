@@ -11,15 +11,15 @@ import logging
 import os
 import signal
 import sys
-import threading
-import time
 from contextlib import suppress
 from typing import IO, Any
+
+from attest.sealed.guard import end_with_parent
 
 
 def main(questions: int, answers: int) -> None:
     """Answer every question with a record, until there are no more."""
-    _end_with_parent()
+    end_with_parent()
     logging.getLogger().addHandler(logging.NullHandler())  # torch.compile alone logs thousands of lines
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that asks decides when a run is over
     with os.fdopen(questions, encoding="utf-8") as asked, os.fdopen(answers, "w", encoding="utf-8") as told:
@@ -49,23 +49,6 @@ def _answer_all(start: dict[str, Any], asked: IO[str], told: IO[str]) -> None:
             spec.by_id[line.strip()], target, plan, spec, on_limit=lambda seconds: tell(limit=seconds)
         )
         tell(record=record.to_json())
-
-
-def _end_with_parent() -> None:
-    """This process serves another one and has no use without it. On Linux the kernel sees to that."""
-    parent = os.getppid()
-    if sys.platform == "linux":
-        import ctypes
-
-        PR_SET_PDEATHSIG = 1  # man 2 prctl
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(1)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
 
 
 if __name__ == "__main__":

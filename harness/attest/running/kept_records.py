@@ -92,7 +92,7 @@ class KeptRecords:
         if not lines:
             return []
         self._check_settings(lines[0])
-        found = {r.criterion: r for r in _records(lines[1:], self.home, spec)}
+        found = {r.criterion: r for r in read_records(lines[1:], self.home, spec)}
         # A fault of ours is judged again; so is a criterion whose text has changed.
         return [found[id] for id in wanted if id in found and not found[id].internal]
 
@@ -149,7 +149,7 @@ def _sources(target: Target) -> Iterator[Path]:
             yield Path(found.origin)
 
 
-def _records(lines: list[str], home: Path, spec: Spec) -> Iterator[Record]:
+def read_records(lines: list[str], home: Path, spec: Spec) -> Iterator[Record]:
     """Those of this implementation and spec. Only the last line may have been cut short."""
     for number, line in enumerate(lines, 2):
         try:

@@ -15,7 +15,7 @@ from enum import Enum
 from types import FrameType
 from typing import IO, Any
 
-from attest.running.stopping import SIGNALS
+from attest.running.stopping import SIGNALS, keep_awake
 
 Event = dict[str, Any]
 CLOSING_SECONDS = 30.0  # for pytest to write its reports and end
@@ -33,17 +33,27 @@ class Mode(Enum):
 def run_pytest(arguments: Sequence[str], mode: Mode) -> int:
     """Run, show, and return the exit code; 3 when pytest ended without saying how the run went."""
     reading, writing = os.pipe()
-    # -P: a pytest.py or attest/ in the working directory is not what is meant.
-    command = [sys.executable, "-P", "-m", "pytest", *arguments, f"--attest-events={writing}"]
+    command = [*_bare_pytest(), *arguments, f"--attest-events={writing}"]
     if mode is Mode.PLAIN:
         command += ["-q", "--no-header", "-rN"] if "-v" not in arguments else []
     with nullcontext() if mode is Mode.PLAIN else _hidden() as output:
         process = subprocess.Popen(command, pass_fds=[writing], stdout=output, stderr=output)
         os.close(writing)
+        keep_awake(lambda: [process])
         with _passing_signals_to(process), os.fdopen(reading, encoding="utf-8", errors="replace") as stream:
             closing = _follow(_events(stream), mode)
             code = _wait(process, closing)  # before the pipe is closed, which tells pytest to stop
         return _conclude(code, closing, mode, output)
+
+
+def _bare_pytest() -> list[str]:
+    """pytest without anything of the working directory: a conftest.py, settings, or a module called pytest.
+
+    A project's own settings need not fit, and an implementation that writes files may have written these.
+    `pytest --impl` reads them.
+    """
+    nothing = ["--noconftest", f"--config-file={os.devnull}", f"--rootdir={os.getcwd()}"]
+    return [sys.executable, "-P", "-m", "pytest", *nothing]
 
 
 @contextmanager

@@ -25,7 +25,7 @@ MARK = "of-an-attest-run"  # a file that tells our temporary directories from an
 def planned(option: Namespace) -> tuple[Plan, Spec]:
     """The plan of a run and the spec with what plugins add to it; UsageError where it cannot be made."""
     _check_words(option)
-    shard = _shard(option.attest_shard)
+    shard = shard_of(option.attest_shard)
     seed, seconds = _seed(option.attest_seed or _default_seed(option)), _seconds(option.attest_seconds)
     found, refused = targets(
         option.attest_impl,
@@ -139,7 +139,7 @@ def _seed(text: str) -> int:
     return int(text)
 
 
-def _shard(text: str) -> tuple[int, int] | None:
+def shard_of(text: str) -> tuple[int, int] | None:
     if not text:
         return None
     match = re.fullmatch(r"(\d{1,4})/(\d{1,4})", text, re.ASCII)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import site
 import sys
 from collections.abc import Generator
 from pathlib import Path
@@ -124,6 +125,8 @@ def pytest_configure(config: pytest.Config) -> None:
     for name in THREADS:
         os.environ.setdefault(name, "1")
     os.environ["PYTHONSAFEPATH"] = "1"  # a json.py in the working directory must not stop the workers
+    if not os.path.isdir(site.getusersitepackages()):
+        os.environ["PYTHONNOUSERSITE"] = "1"  # nobody shall make that directory and be imported from it
     from attest.running.session import Conformance
 
     conformance = (

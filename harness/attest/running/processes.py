@@ -35,7 +35,15 @@ def end_marked(run: str) -> None:
 
 
 def _marked(run: str) -> Iterator[int]:
-    for entry in Path("/proc").glob("[0-9]*"):
+    for number in _numbers():
         with suppress(OSError):  # it has ended, or belongs to somebody else
-            if run.encode() in (entry / "environ").read_bytes() and int(entry.name) != os.getpid():
-                yield int(entry.name)
+            if run.encode() in Path(f"/proc/{number}/environ").read_bytes() and number != os.getpid():
+                yield number
+
+
+def _numbers() -> list[int]:
+    """Of all processes; none where the system does not tell by /proc."""
+    try:
+        return [int(name) for name in os.listdir("/proc") if name.isdecimal()]
+    except OSError:
+        return []

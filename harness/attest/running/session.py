@@ -6,7 +6,9 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +28,7 @@ from attest.running.one_criterion import blank_record
 from attest.running.planning import planned
 from attest.running.processes import end_marked
 from attest.running.sealing import fingerprint
-from attest.running.stopping import stop_on_signals, stop_without_reader
+from attest.running.stopping import keep_awake, stop_on_signals, stop_without_reader
 from attest.sealed.outside import ended_by
 from attest.spec import Spec, SpecError
 
@@ -134,7 +136,14 @@ class Conformance:
         if any(target.device == "cuda" for target in self.plan_of_run.targets):
             gpus = visible_gpus()
             node.workerinput["attest_gpu"] = gpus[len(self._workers) % len(gpus)] if gpus else ""
+        if not self._workers:
+            keep_awake(self._worker_processes)
         self._workers.append(node)
+
+    def _worker_processes(self) -> Iterator[subprocess.Popen[bytes]]:
+        for node in self._workers:
+            with suppress(AttributeError):  # xdist starts it later, or on another machine
+                yield node.gateway._io.popen
 
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
         """The one file of a conformance run."""
@@ -205,9 +214,9 @@ class Conformance:
     def pytest_keyboard_interrupt(self, excinfo: object) -> None:
         """End the workers at once: xdist would wait for the criteria they are in."""
         end_judging()
-        for node in self._workers:
-            with suppress(Exception):
-                node.gateway._io.popen.terminate()
+        for process in self._worker_processes():
+            with suppress(OSError):
+                process.terminate()
 
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, Any] | None:
         """Letters and words of our verdicts."""

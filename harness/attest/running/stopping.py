@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import select
 import signal
+import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from types import FrameType
 from typing import Any
 
+LOOK_SECONDS = 1.0  # between two looks at whether the parent is there
+WAKE_SECONDS = 5.0
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 TOGETHER = (
     2.0  # seconds within which a second signal is the same wish: a front passes on what a terminal sent
@@ -42,13 +45,41 @@ def _put_back(before: dict[signal.Signals, Any]) -> None:
 
 
 def stop_without_reader(descriptor: int) -> None:
-    """End this process by SIGTERM when the reading end of this pipe is closed: its reader was killed."""
+    """End this process by SIGTERM when its parent, which reads from this pipe, was killed.
+
+    Not every system tells the writer of a pipe that its reader is gone, so the parent is looked at as well.
+    """
+    parent = os.getppid()
 
     def watch() -> None:
-        poll = select.poll()
-        poll.register(descriptor, 0)
-        with suppress(OSError):
-            poll.poll()
-            os.kill(os.getpid(), signal.SIGTERM)
+        while os.getppid() == parent and not _closed(descriptor):
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=watch, daemon=True).start()
+
+
+def _closed(descriptor: int) -> bool:
+    """Whether nobody reads from this pipe any more; takes a second where somebody does."""
+    if not hasattr(select, "poll"):
+        time.sleep(LOOK_SECONDS)
+        return False
+    poll = select.poll()
+    poll.register(descriptor, 0)
+    return bool(poll.poll(LOOK_SECONDS * 1000))
+
+
+def keep_awake(processes: Callable[[], Iterable[subprocess.Popen[bytes]]]) -> None:
+    """Send SIGCONT to these processes now and then: what an implementation has stopped, it has not ended.
+
+    A person who stops a run with Ctrl-Z stops this process as well, and so everything.
+    """
+
+    def wake() -> None:
+        while True:
+            time.sleep(WAKE_SECONDS)
+            for process in list(processes()):
+                with suppress(OSError):
+                    process.send_signal(signal.SIGCONT)
+
+    threading.Thread(target=wake, daemon=True).start()

@@ -24,9 +24,9 @@ from attest.sealed.wire import Arena, Bytes, Gone, Pipe, copied, described, rebu
 
 METHODS = (
     "parameters", "load", "buffers", "train", "eval", "gradients", "encode", "decode", "start", "step",
-    "reorder", "rewind", "accumulate", "fit", "evaluate", "save", "compile_report",
+    "reorder", "rewind", "packed", "accumulate", "fit", "evaluate", "save", "compile_report",
 )  # fmt: skip
-CLAIMS = ("supports", "only", "padding", "backends", "computes")
+CLAIMS = ("supports", "only", "padding", "backends", "computes", "batch_invariant")
 DECLARED = ("name", "description", "dtypes", "devices", "wider_bounds", "options", *CLAIMS)
 DEEPEST = 12  # levels of lists in lists that are written out
 LONGEST_ERROR = 20_000

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import marshal
 import os
+import site
 import struct
 import sys
 from collections.abc import Mapping, Sequence
@@ -36,6 +37,7 @@ KEPT_BEGINNINGS = (
     "NUMEXPR_",
     "HF_",
 )
+SYSTEM = ("/bin", "/boot", "/etc", "/lib", "/lib32", "/lib64", "/opt", "/sbin", "/sys", "/usr")
 
 # Runs first in the new process: reads the code from the pipe and serves every import of attest.
 BOOT = """
@@ -60,7 +62,7 @@ class Sealed:
 sys.meta_path.insert(0, Sealed())
 sys.path[:] = sent["path"]
 from attest.sealed import guard
-guard.restrict(sent["forbidden"], sent["scratch"])
+guard.restrict(sent["forbidden"], sent["unchangeable"], sent["scratch"])
 from attest.sealed import inside
 inside.serve(*map(int, sys.argv[1:]))
 """
@@ -71,9 +73,28 @@ def package(forbidden: Sequence[str], scratch: str) -> bytes:
     root = os.path.realpath(Path(__file__).parents[2])
     shared = os.path.isdir(os.path.join(root, "numpy"))  # installed: the same directory holds everything
     path = [entry for entry in sys.path if shared or os.path.realpath(entry) != root]
-    sent = {"modules": public_code(), "path": path, "forbidden": list(forbidden), "scratch": scratch}
-    data = marshal.dumps(sent)
+    data = marshal.dumps(
+        {
+            "modules": public_code(),
+            "path": path,
+            "forbidden": list(forbidden),
+            "unchangeable": loaded_from(),
+            "scratch": scratch,
+        }
+    )
     return struct.pack("<Q", len(data)) + data
+
+
+def loaded_from() -> list[str]:
+    """Where a new Python process takes code from: this environment, what is below it, the system's libraries.
+
+    A directory within another one that is listed is left out, and so is the root of the file system.
+    """
+    prefixes = {sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix}
+    others = {site.getusersitepackages(), os.path.dirname(os.path.realpath(sys.executable))}
+    named = prefixes | others | {*sys.path, *SYSTEM}
+    found = sorted({os.path.realpath(path) for path in named if path and os.path.exists(path)} - {"/"})
+    return [path for path in found if not any(path.startswith(above + "/") for above in found)]
 
 
 def environment(scratch: str) -> Mapping[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -99,13 +100,19 @@ def judgement(
     seed: int = 0,
     accepted: frozenset[str] = LENIENT,
     everything: bool = False,
+    processor_seconds: float = math.inf,
 ) -> Judgement:
-    """Take the steps in order until a must refuses; `everything` goes on to the end of that profile."""
+    """Take the steps in order until a must refuses; `everything` goes on to the end of that profile.
+
+    No step is begun when the process has used so much processor time.
+    """
     started, found = time.perf_counter(), Progress()
     _one_thread()
     profile = ""
     for step in steps:
         if found.over and (not everything or step.profile != profile):
+            break
+        if time.process_time() > processor_seconds:
             break
         profile = step.profile
         if step.criterion not in [r.criterion for r in found.refusals]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -39,6 +40,7 @@ class Mutant:
     mutation: Mutation
     steps: tuple[Step, ...]
     seed: int
+    processor_seconds: float = math.inf
 
 
 @dataclass(frozen=True)
@@ -104,11 +106,16 @@ def _home(mutation: Mutation) -> tuple[str, str]:
 
 
 def mutants(
-    package: Package, mutations: Sequence[Mutation], reaches: Sequence[Sequence[Reach]], seed: int
+    package: Package,
+    mutations: Sequence[Mutation],
+    reaches: Sequence[Sequence[Reach]],
+    seed: int,
+    processor_seconds: float = math.inf,
 ) -> list[Mutant]:
     """Each mutation with its steps: musts first, the quickest first, profile by profile."""
     return [
-        Mutant(package, m, tuple(s for reach in reaches for s in _steps(m, reach)), seed) for m in mutations
+        Mutant(package, m, tuple(s for reach in reaches for s in _steps(m, reach)), seed, processor_seconds)
+        for m in mutations
     ]
 
 
@@ -133,7 +140,9 @@ def judge_mutant(mutant: Mutant) -> Outcome:
     except Exception as error:
         first = mutant.steps[0]
         return Outcome(mutation, CAUGHT, Refusal(first.criterion, "must", first.profile, "error", str(error)))
-    return _outcome(mutation, judgement(implementation, mutant.steps, seed=mutant.seed, accepted=STRICT))
+    most = mutant.processor_seconds
+    found = judgement(implementation, mutant.steps, seed=mutant.seed, accepted=STRICT, processor_seconds=most)
+    return _outcome(mutation, found)
 
 
 def _outcome(mutation: Mutation, found: Judgement) -> Outcome:

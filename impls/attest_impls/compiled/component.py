@@ -16,7 +16,8 @@ from attest.contract import Config
 from attest_impls.eager.component import CheckedComponent, TransformerComponent
 from attest_impls.eager.component import component as eager_component
 from attest_impls.eager.masks import causal_mask, without_unseen
-from attest_impls.eager.model import LayerNorm, Transformer
+from attest_impls.eager.model import Transformer
+from attest_impls.eager.norms import LayerNorm
 from attest_impls.eager.training import Loss
 
 from .compiling import Report, compiled

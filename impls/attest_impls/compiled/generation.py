@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attest_impls.eager.generation import generate, left_aligned
+from attest_impls.eager.generation import generate
 from attest_impls.eager.mode import in_mode
 from attest_impls.eager.model import Transformer
 
@@ -126,7 +126,7 @@ class Generator(Decoding):
         decoder = CompiledDecoder(self, alone=True)
         if method == "greedy":
             with torch.no_grad(), in_mode(self.module, training=False):
-                source = left_aligned(source, self.config.pad_id)
+                source = self.module.aligned(source)
                 tokens, scores = decoder.greedy(self.module, source, max_len)
         else:
             tokens, scores = generate(self.module, source, max_len, method=method, decoder=decoder, **options)

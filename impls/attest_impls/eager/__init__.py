@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,19 +11,49 @@ from torch import nn
 
 from attest.contract import Array, Config
 
-from . import first_principles, masks, model, sampling
-from .arguments import check_lengths, check_rows_of_ids, check_sampling, check_sizes
+from . import first_principles, language_model, masks, model, norms, positions, sampling
+from .checks import check_buckets, check_heads, check_lengths, check_rows_of_ids, check_sampling, check_sizes
 from .component import (
     AttentionComponent,
     CheckedComponent,
     Clipping,
+    Completer,
     Generator,
+    LanguageModelComponent,
     Optimizer,
     TransformerComponent,
     component,
 )
 from .optimisation import LearningRate
-from .training import Loss, Trainer
+from .training import LanguageModelTrainer, Loss, Trainer
+
+NETWORK = {"activation": ("silu", "gelu_tanh"), "gated": (True,)}
+# What attention of today has, and what a model made of it has.
+HEADS = {
+    "positions": "any",
+    "rotary_base": "any",
+    "rotary_pairing": "any",
+    "rotary_fraction": "any",
+    "relative_buckets": "any",
+    "relative_distance": "any",
+    "num_kv_heads": "any",
+    "head_width": "any",
+    "window": "any",
+    "attention_scale": "any",
+    "qk_norm": "any",
+    "qkv_bias": "any",
+}
+MODEL = {
+    "norm_kind": "any",
+    "parallel": "any",
+    "embedding_norm": "any",
+    "head_bias": "any",
+    "projection_scale": "any",
+}
+OF_TODAY = (
+    *("positional_encoding", "rotary", "relative_bias", "self_attention", "causal_layer"),
+    *("language_model", "language_model_optimizer", "language_model_trainer", "complete"),
+)
 
 
 class Eager:
@@ -33,7 +62,8 @@ class Eager:
     name = "eager"
     description = "explicit from-scratch PyTorch"
     dtypes = ("float32", "float64", "bfloat16")
-    supports: ClassVar[Mapping[str, Any] | None] = {"activation": ("silu", "gelu_tanh"), "gated": (True,)}
+    padding = ("none", "right", "left")
+    supports: ClassVar[Any] = [NETWORK, {"operations": OF_TODAY, **NETWORK, **HEADS, **MODEL}]
 
     def attention(self, config: Config) -> CheckedComponent:
         return component("attention", lambda _: nn.Identity(), config, AttentionComponent)
@@ -65,16 +95,16 @@ class Eager:
         return component("token_embedding", model.TokenEmbedding, config)
 
     def positional_encoding(self, config: Config) -> CheckedComponent:
-        return component("positional_encoding", model.PositionalEncoding, config)
+        return component("positional_encoding", positions.added_positions, config)
 
     def input_embedding(self, config: Config) -> CheckedComponent:
         return component("input_embedding", model.InputEmbedding, config)
 
     def layer_norm(self, config: Config) -> CheckedComponent:
-        return component("layer_norm", model.LayerNorm, config)
+        return component("layer_norm", norms.LayerNorm, config)
 
     def rms_norm(self, config: Config) -> CheckedComponent:
-        return component("rms_norm", model.RMSNorm, config)
+        return component("rms_norm", norms.RMSNorm, config)
 
     def encoder_layer(self, config: Config) -> CheckedComponent:
         return component("encoder_layer", model.EncoderLayer, config)
@@ -101,7 +131,7 @@ class Eager:
         return Clipping(config)
 
     def optimizer(self, config: Config) -> Optimizer:
-        return Optimizer(config)
+        return Optimizer(config, self.transformer(config))
 
     def trainer(self, config: Config) -> Trainer:
         return Trainer(self.transformer(config), config)
@@ -120,6 +150,39 @@ class Eager:
         given = np.asarray(logits)
         p = sampling.next_token_distribution(torch.tensor(given), temperature, top_k, top_p)
         return p.numpy().astype(given.dtype)
+
+    def rotary(self, config: Config) -> CheckedComponent:
+        return component("rotary", positions.Rotary, config)
+
+    def alibi_slopes(self, num_heads: int) -> Array:
+        check_heads(num_heads)
+        return positions.alibi_slopes(int(num_heads)).numpy()
+
+    def relative_buckets(self, offsets: Array, buckets: int, distance: int, causal: bool = False) -> Array:
+        given = torch.tensor(np.array(offsets, order="C"))
+        check_buckets(given, buckets, distance)
+        return positions.relative_buckets(given, int(buckets), int(distance), causal).numpy()
+
+    def relative_bias(self, config: Config) -> CheckedComponent:
+        return component("relative_bias", positions.RelativeBias, config)
+
+    def self_attention(self, config: Config) -> CheckedComponent:
+        return component("self_attention", language_model.SelfAttentionAlone, config)
+
+    def causal_layer(self, config: Config) -> CheckedComponent:
+        return component("causal_layer", language_model.CausalLayerAlone, config)
+
+    def language_model(self, config: Config) -> LanguageModelComponent:
+        return component("language_model", language_model.LanguageModel, config, LanguageModelComponent)
+
+    def language_model_optimizer(self, config: Config) -> Optimizer:
+        return Optimizer(config, self.language_model(config))
+
+    def language_model_trainer(self, config: Config) -> LanguageModelTrainer:
+        return LanguageModelTrainer(self.language_model(config), config)
+
+    def complete(self, config: Config) -> Completer:
+        return component("complete", language_model.LanguageModel, config, Completer)
 
     def linear(self, config: Config) -> CheckedComponent:
         return component("linear", first_principles.LinearMap, config)

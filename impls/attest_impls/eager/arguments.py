@@ -9,12 +9,28 @@ Shapes: B batch, T queries, S keys, D width, V vocabulary.
 from collections.abc import Callable
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from attest.contract import Config
 
-from .settings import is_number, is_whole
+from .checks import (
+    check_broadcasts,
+    check_floating,
+    check_fresh,
+    check_ids,
+    check_length,
+    check_mask,
+    check_past,
+    check_positions,
+    check_row_numbers,
+    check_rows,
+    check_same_batch,
+    check_sampling,
+    check_some,
+    check_width,
+)
+from .masks import padding_mask
+from .settings import is_number, is_whole, rotated_width
 
 METHODS = ("greedy", "beam", "sample")
 
@@ -29,7 +45,7 @@ def _attention(
 ) -> None:
     """Queries, keys and values that belong together. Nothing is broadcast in silence."""
     for name, x in (("q", q), ("k", k), ("v", v)):
-        _check_floating(name, x)
+        check_floating(name, x)
         if x.ndim < 2 or x.ndim != q.ndim:
             raise ValueError(f"{name} shape={tuple(x.shape)} is not (..., T, d) with the rank of q={q.ndim}")
         if x.shape[:-2] != q.shape[:-2]:
@@ -42,49 +58,81 @@ def _attention(
         raise ValueError(
             f"v length={v.shape[-2]} is not the length of k={k.shape[-2]}; give one value per key"
         )
-    _check_some("k", k.shape[-2])
+    check_some("k", k.shape[-2])
     if mask is not None:
-        _check_broadcasts(mask, (*q.shape[:-1], k.shape[-2]))
+        check_broadcasts(mask, (*q.shape[:-1], k.shape[-2]))
 
 
 def _vectors(config: Config, x: Tensor) -> None:
-    _check_width("x", x, config.d_model)
+    check_width("x", x, config.d_model)
 
 
 def _numbers(_: Config, x: Tensor) -> None:
     """Of any width, but of one at least."""
-    _check_floating("x", x)
+    check_floating("x", x)
     if x.ndim != 3 or not x.shape[-1]:
         raise ValueError(f"x shape={tuple(x.shape)} is not (B, T, width); give three axes and some features")
 
 
 def _positions(config: Config, x: Tensor) -> None:
-    _check_width("x", x, config.d_model)
-    _check_length("x", x.shape[1], config.max_len)
+    check_width("x", x, config.d_model)
+    check_length("x", x.shape[1], _last(config))
+
+
+def _last(config: Config) -> int | None:
+    """The number of positions of a table; None where positions go on for ever."""
+    return config.max_len if config.ends_at_max_len else None
+
+
+def _rotary(config: Config, x: Tensor, positions: Tensor) -> None:
+    check_floating("x", x)
+    if x.ndim != 4:
+        raise ValueError(f"x shape={tuple(x.shape)} is not (B, H, T, d); give four axes")
+    rotated_width(x.shape[-1], config.rotary_fraction)
+    check_positions("positions", positions, (x.shape[0], x.shape[2]))
+
+
+def _relative_bias(config: Config, positions: Tensor, key_positions: Tensor, causal: bool = False) -> None:
+    for name, given in (("positions", positions), ("key_positions", key_positions)):
+        if given.ndim != 2:
+            raise ValueError(f"{name} shape={tuple(given.shape)} is not (B, length); give one row per text")
+        check_positions(name, given, (positions.shape[0], given.shape[1]))
+
+
+def _self_attention(
+    config: Config,
+    x: Tensor,
+    mask: Tensor | None = None,
+    positions: Tensor | None = None,
+    causal: bool = False,
+) -> None:
+    _encoder(config, x, mask)
+    if positions is not None:
+        check_positions("positions", positions, (x.shape[0], x.shape[1]))
 
 
 def _heads(config: Config, query: Tensor, key_value: Tensor, mask: Tensor | None = None) -> None:
-    _check_width("query", query, config.d_model)
-    _check_width("key_value", key_value, config.d_model)
-    _check_same_batch("key_value", key_value, "query", query)
-    _check_some("key_value", key_value.shape[1])
-    _check_mask("mask", mask, query, key_value.shape[1])
+    check_width("query", query, config.d_model)
+    check_width("key_value", key_value, config.d_model)
+    check_same_batch("key_value", key_value, "query", query)
+    check_some("key_value", key_value.shape[1])
+    check_mask("mask", mask, query, key_value.shape[1])
 
 
 def _encoder(config: Config, x: Tensor, mask: Tensor | None = None) -> None:
-    _check_width("x", x, config.d_model)
-    _check_some("x", x.shape[1])
-    _check_mask("mask", mask, x, x.shape[1])
+    check_width("x", x, config.d_model)
+    check_some("x", x.shape[1])
+    check_mask("mask", mask, x, x.shape[1])
 
 
 def _decoder(
     config: Config, x: Tensor, memory: Tensor, mask: Tensor | None = None, memory_mask: Tensor | None = None
 ) -> None:
     _encoder(config, x, mask)
-    _check_width("memory", memory, config.d_model)
-    _check_same_batch("memory", memory, "x", x)
-    _check_some("memory", memory.shape[1])
-    _check_mask("memory_mask", memory_mask, x, memory.shape[1])
+    check_width("memory", memory, config.d_model)
+    check_same_batch("memory", memory, "x", x)
+    check_some("memory", memory.shape[1])
+    check_mask("memory_mask", memory_mask, x, memory.shape[1])
 
 
 def _encode(config: Config, source: Tensor) -> None:
@@ -94,22 +142,21 @@ def _encode(config: Config, source: Tensor) -> None:
 def _transformer(config: Config, source: Tensor, target: Tensor) -> None:
     check_ids("source", source, config.source_vocab, config.max_len)
     check_ids("target", target, config.target_vocab, config.max_len)
-    _check_same_batch("target", target, "source", source)
+    check_same_batch("target", target, "source", source)
 
 
 def _decode(config: Config, target: Tensor, memory: Tensor, source: Tensor) -> None:
     _transformer(config, source, target)
-    _check_width("memory", memory, config.d_model)
+    check_width("memory", memory, config.d_model)
     if memory.shape[:2] != source.shape:
         shape = tuple(memory.shape)
         raise ValueError(f"memory shape={shape} is not that of source={tuple(source.shape)}; encode it")
 
 
 def _step(config: Config, state: Any, tokens: Tensor) -> None:
-    _check_fresh(state)
+    check_fresh(state)
     check_ids("tokens", tokens, config.target_vocab)
-    if tokens.shape[0] != state.rows:
-        raise ValueError(f"tokens rows={tokens.shape[0]} are not the state's {state.rows}; give one row each")
+    check_rows(state, tokens)
     asked = state.length + tokens.shape[1]
     if asked > state.capacity:
         raise ValueError(
@@ -117,12 +164,40 @@ def _step(config: Config, state: Any, tokens: Tensor) -> None:
         )
 
 
+def _language_model(config: Config, ids: Tensor) -> None:
+    check_ids("ids", ids, config.target_vocab, _last(config))
+
+
+def _read(config: Config, state: Any, tokens: Tensor) -> None:
+    """Of a language model: what comes next in each row."""
+    check_past(state)
+    check_ids("tokens", tokens, config.target_vocab)
+    check_rows(state, tokens)
+    real = padding_mask(tokens, config.pad_id)[:, 0]
+    longest = int(state.positions_of(real).max()) + 1
+    if config.ends_at_max_len and longest > config.max_len:
+        raise ValueError(f"tokens length={longest} is beyond max_len={config.max_len}; stop or raise max_len")
+
+
+def _rows(_: Config, rows: Any) -> None:
+    if not is_whole(rows, 1):
+        raise ValueError(f"rows={rows!r} is not a positive integer; give the number of texts")
+
+
+def _pick(_: Config, state: Any, rows: Tensor) -> None:
+    check_past(state)
+    check_row_numbers(state, rows)
+
+
+def _rewind(_: Config, state: Any, count: Any) -> None:
+    check_past(state)
+    if not is_whole(count, 0) or count > state.length:
+        raise ValueError(f"count={count!r} is not among the {state.length} tokens read; take back fewer")
+
+
 def _reorder(_: Config, state: Any, rows: Tensor) -> None:
-    _check_fresh(state)
-    whole = rows.dtype == torch.int64 and rows.ndim == 1 and len(rows) > 0
-    if not whole or int(rows.min()) < 0 or int(rows.max()) >= state.rows:
-        shown = rows.tolist()
-        raise ValueError(f"rows={shown} are not row numbers below {state.rows}; give one axis of integers")
+    check_fresh(state)
+    check_row_numbers(state, rows)
 
 
 def _loss(_: Config, logits: Tensor, labels: Tensor) -> None:
@@ -132,9 +207,25 @@ def _loss(_: Config, logits: Tensor, labels: Tensor) -> None:
     check_ids("labels", labels, logits.shape[-1])
 
 
-def _generate(
+def _generate(config: Config, source: Tensor, max_len: int, **request: Any) -> None:
+    _check_request(config, max_len, **request)
+    check_ids("source", source, config.source_vocab, config.max_len)
+
+
+def _complete(config: Config, prompt: Tensor, max_len: int, **request: Any) -> None:
+    """The last token that is written is not read: it needs no position."""
+    _check_request(config, max_len, **request)
+    check_ids("prompt", prompt, config.target_vocab, _last(config))
+    longest = int(padding_mask(prompt, config.pad_id).sum(-1).max())
+    if config.ends_at_max_len and longest + max_len - 1 > config.max_len:
+        raise ValueError(
+            f"max_len={max_len} behind a prompt of {longest} tokens is beyond the {config.max_len} positions "
+            "of the model; ask for fewer tokens"
+        )
+
+
+def _check_request(
     config: Config,
-    source: Tensor,
     max_len: int,
     width: int = 4,
     num_results: int = 1,
@@ -162,7 +253,6 @@ def _generate(
     if not is_whole(seed, 0):
         raise ValueError(f"seed={seed!r} is not an integer from 0; give one")
     check_sampling(**sampling)
-    check_ids("source", source, config.source_vocab, config.max_len)
 
 
 _CHECKS: dict[str, Callable[..., None]] = {
@@ -182,128 +272,22 @@ _CHECKS: dict[str, Callable[..., None]] = {
     "transformer": _transformer,
     "encode": _encode,
     "decode": _decode,
-    "step": _step,
-    "reorder": _reorder,
+    "transformer.step": _step,
+    "transformer.reorder": _reorder,
     "loss": _loss,
     "linear": _vectors,
     "activation": _numbers,
     "softmax": _numbers,
     "cross_entropy": _loss,
     "generate": _generate,
+    "rotary": _rotary,
+    "relative_bias": _relative_bias,
+    "self_attention": _self_attention,
+    "causal_layer": _self_attention,
+    "language_model": _language_model,
+    "language_model.start": _rows,
+    "language_model.step": _read,
+    "language_model.reorder": _pick,
+    "language_model.rewind": _rewind,
+    "complete": _complete,
 }
-
-
-def check_sampling(temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None) -> None:
-    if not is_number(temperature) or temperature < 0:
-        raise ValueError(f"temperature={temperature!r} is not a finite number from 0; give 0 for greedy")
-    if top_k is not None and not is_whole(top_k, 1):
-        raise ValueError(f"top_k={top_k!r} is not a positive integer; give None to keep all tokens")
-    if top_p is not None and not (is_number(top_p) and 0 < top_p <= 1):
-        raise ValueError(f"top_p={top_p!r} is outside (0, 1]; give None to keep all tokens")
-
-
-def check_lengths(lengths: Tensor, size: int) -> None:
-    """Of `length_mask`."""
-    if lengths.ndim != 1 or lengths.is_floating_point() or lengths.dtype == torch.bool:
-        raise ValueError(f"lengths shape={tuple(lengths.shape)} is not (B,) of integers; give one per row")
-    if lengths.numel() and (int(lengths.min()) < 0 or int(lengths.max()) > size):
-        raise ValueError(
-            f"lengths={lengths.tolist()} leave [0, size={size}]; give the size of the longest row"
-        )
-
-
-def check_rows_of_ids(ids: Tensor) -> None:
-    """Of `padding_mask`."""
-    if ids.ndim != 2:
-        raise ValueError(f"ids shape={tuple(ids.shape)} is not (B, S); give one row of ids per sequence")
-
-
-def check_sizes(T: int, S: int) -> None:
-    """Of `causal_mask`."""
-    if T < 0 or S < 0:
-        raise ValueError(f"T={T}, S={S} are not both lengths; give 0 or more")
-
-
-def check_ids(name: str, ids: Tensor, vocab: int, max_len: int | None = None) -> None:
-    """Whole numbers (B, T) inside the vocabulary, not too long. Torch would let some negatives wrap."""
-    if ids.dtype not in (torch.int64, torch.int32) or ids.ndim != 2:
-        raise ValueError(
-            f"{name} shape={tuple(ids.shape)} dtype={ids.dtype} is not int64 (B, T); give token ids"
-        )
-    if not ids.shape[0]:
-        raise ValueError(f"{name} shape={tuple(ids.shape)} has no rows; give at least one sequence")
-    _check_length(name, ids.shape[1], max_len)
-    low, high = int(ids.min()), int(ids.max())
-    if low < 0 or high >= vocab:
-        bad = low if low < 0 else high
-        raise ValueError(
-            f"{name} id={bad} is outside the vocabulary of {vocab}; give ids from 0 to {vocab - 1}"
-        )
-
-
-def _check_width(name: str, x: Tensor, width: int) -> None:
-    """A floating (B, T, D) tensor of this width."""
-    _check_floating(name, x)
-    if x.ndim != 3 or x.shape[-1] != width:
-        raise ValueError(f"{name} shape={tuple(x.shape)} is not (B, T, {width}); the last axis is d_model")
-
-
-def _check_length(name: str, length: int, max_len: int | None) -> None:
-    if length == 0:
-        raise ValueError(f"{name} length=0 is empty; give at least one position")
-    if max_len is not None and length > max_len:
-        raise ValueError(f"{name} length={length} is beyond max_len={max_len}; shorten it or raise max_len")
-
-
-def _check_some(name: str, length: int) -> None:
-    if not length:
-        raise ValueError(f"{name} length=0 leaves nothing to attend to; give at least one key")
-
-
-def _check_same_batch(name: str, x: Tensor, other_name: str, other: Tensor) -> None:
-    if x.shape[0] != other.shape[0]:
-        raise ValueError(
-            f"{name} batch={x.shape[0]} is not that of {other_name}={other.shape[0]}; match them"
-        )
-
-
-def _check_broadcasts(mask: Tensor, scores: tuple[int, ...]) -> None:
-    """A boolean mask that broadcasts to the scores without enlarging them."""
-    _check_boolean("mask", mask)
-    pairs = zip(reversed(mask.shape), reversed(scores), strict=False)
-    if mask.ndim > len(scores) or any(m not in (1, s) for m, s in pairs):
-        raise ValueError(f"mask shape={tuple(mask.shape)} does not broadcast to {scores}; give (..., T, S)")
-
-
-def _check_mask(name: str, mask: Tensor | None, x: Tensor, keys: int) -> None:
-    """The forms used above plain attention: (T, S) or (B or 1, T or 1, S), with no head axis."""
-    if mask is None:
-        return
-    _check_boolean(name, mask)
-    batch, queries = x.shape[:2]
-    shape = tuple(mask.shape)
-    flat = shape == (queries, keys)
-    batched = mask.ndim == 3 and shape[0] in (1, batch) and shape[1] in (1, queries) and shape[2] == keys
-    if not flat and not batched:
-        raise ValueError(
-            f"{name} shape={shape} fits neither ({queries}, {keys}) nor "
-            f"({batch} or 1, {queries} or 1, {keys}); key padding is (B, 1, S)"
-        )
-
-
-def _check_fresh(state: Any) -> None:
-    """A state of this implementation that no call has taken yet."""
-    if getattr(state, "spent", True):
-        raise ValueError(f"state={state!r:.40} is used up; go on with the one that step or reorder returned")
-
-
-def _check_floating(name: str, x: Tensor) -> None:
-    if not torch.is_tensor(x) or not x.is_floating_point():
-        kind = x.dtype if torch.is_tensor(x) else type(x).__name__
-        raise ValueError(f"{name} dtype={kind} is not floating; give real numbers")
-
-
-def _check_boolean(name: str, mask: Tensor) -> None:
-    if not torch.is_tensor(mask) or mask.dtype != torch.bool:
-        kind = mask.dtype if torch.is_tensor(mask) else type(mask).__name__
-        raise ValueError(f"{name} dtype={kind} is not bool; give True where a query may attend")

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from .cache import StepwiseDecoder
+from .language_model import LanguageModel
 from .model import Transformer
 
 NEVER = -math.inf  # the log-probability of a place that holds no hypothesis
@@ -78,7 +79,7 @@ class Beam:
 
 
 def beam_search(
-    model: Transformer,
+    model: Transformer | LanguageModel,
     source: Tensor,
     max_len: int,
     width: int,
@@ -92,7 +93,7 @@ def beam_search(
     beam = _empty_beam(source, max_len, width, config.pad_id)
     state = decoder.start(model, source, max_len)
     state = decoder.reorder(state, row.expand(B, width).flatten())
-    token = source.new_full((B * width, 1), config.bos_id)
+    token = model.opening(source).repeat_interleave(width, 0)
     for n in range(1, max_len + 1):
         logits, state = decoder.step(model, state, token)
         parent = beam.advance(logits[:, -1], n, config.eos_id, _penalty(n, alpha))

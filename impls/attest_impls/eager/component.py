@@ -15,10 +15,11 @@ from torch import Tensor, nn
 from attest.adapters.torch import TorchComponent, seeded
 from attest.contract import Array, Arrays, Config, float_dtype
 
-from . import cache
+from . import cache, text_cache
 from .arguments import check_inputs
 from .cache import StepwiseDecoder
 from .generation import generate
+from .language_model import LanguageModel
 from .mode import in_mode
 from .model import MultiHeadAttention, Transformer, attention
 from .optimisation import Adam, clip_factor, global_norm
@@ -71,13 +72,37 @@ class AttentionComponent(CheckedComponent):
         return attention(**tensors)
 
 
-class TransformerComponent(CheckedComponent):
+class SteppingComponent(CheckedComponent):
+    """A model that also reads one step after another. How a state starts is its own."""
+
+    reads = ""  # the model's name, by which its checks are found
+    decoder: StepwiseDecoder
+
+    @torch.no_grad()
+    def step(self, state: Any, tokens: Array) -> tuple[Array, Any]:
+        ids = self._ids(tokens)
+        check_inputs(f"{self.reads}.step", self.config, state=state, tokens=ids)
+        logits, grown = self.decoder.step(self.module, state, ids)
+        return self.run(lambda: {"logits": logits})["logits"], grown
+
+    @torch.no_grad()
+    def reorder(self, state: Any, rows: Array) -> Any:
+        index = self._ids(rows)
+        check_inputs(f"{self.reads}.reorder", self.config, state=state, rows=index)
+        return self.decoder.reorder(state, index)
+
+    def _ids(self, values: Array) -> Tensor:
+        return self.tensors({"ids": np.asarray(values)})["ids"]
+
+
+class TransformerComponent(SteppingComponent):
     """The full model, its two halves, and the decoder one step after another."""
 
     module: Transformer
+    reads = "transformer"
 
     @property
-    def decoder(self) -> StepwiseDecoder:
+    def decoder(self) -> StepwiseDecoder:  # type: ignore[override]
         return cache
 
     def compute(self, source: Tensor, target: Tensor) -> dict[str, Tensor]:
@@ -122,31 +147,43 @@ class TransformerComponent(CheckedComponent):
         check_inputs("encode", self.config, source=ids)
         return self.decoder.start(self.module, ids, self.config.max_len)
 
-    @torch.no_grad()
-    def step(self, state: Any, tokens: Array) -> tuple[Array, Any]:
-        ids = self._ids(tokens)
-        check_inputs("step", self.config, state=state, tokens=ids)
-        logits, grown = self.decoder.step(self.module, state, ids)
-        return self.run(lambda: {"logits": logits})["logits"], grown
 
-    @torch.no_grad()
-    def reorder(self, state: Any, rows: Array) -> Any:
-        index = self._ids(rows)
-        check_inputs("reorder", self.config, state=state, rows=index)
-        return self.decoder.reorder(state, index)
+class LanguageModelComponent(SteppingComponent):
+    """The decoder-only model, whole or one step after another."""
 
-    def _ids(self, values: Array) -> Tensor:
-        return self.tensors({"ids": np.asarray(values)})["ids"]
+    module: LanguageModel
+    reads = "language_model"
+    decoder: StepwiseDecoder = text_cache
+
+    def compute(self, ids: Tensor) -> dict[str, Tensor]:
+        return {"logits": self.module(ids)}
+
+    def start(self, rows: int) -> Any:
+        check_inputs("language_model.start", self.config, rows=rows)
+        return self.module.start(int(rows))
+
+    def rewind(self, state: Any, count: int) -> Any:
+        check_inputs("language_model.rewind", self.config, state=state, count=count)
+        return text_cache.rewind(state, int(count))
 
 
 class Generator(CheckedComponent):
     """Greedy, beam and sampling; the generator owns its model."""
 
-    module: Transformer
+    decoder: StepwiseDecoder = cache
 
     def compute(self, **request: Any) -> dict[str, Tensor]:
-        tokens, scores = generate(self.module, **request)
+        tokens, scores = generate(self.module, decoder=self.decoder, **request)
         return {"tokens": tokens, "scores": scores}
+
+
+class Completer(Generator):
+    """The same for a language model, which goes on with its prompt."""
+
+    decoder: StepwiseDecoder = text_cache
+
+    def compute(self, prompt: Tensor, **request: Any) -> dict[str, Tensor]:
+        return super().compute(source=prompt, **request)
 
 
 class Clipping:
@@ -165,11 +202,11 @@ class Clipping:
 
 
 class Optimizer:
-    """Adam over named arrays: a transformer's until others are loaded."""
+    """Adam over named arrays: those of a model until others are loaded."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, model: CheckedComponent) -> None:
         self.config = config
-        self.load(component("transformer", Transformer, config).parameters())
+        self.load(model.parameters())
 
     def parameters(self) -> Arrays:
         dtype = float_dtype(self.config.dtype)

@@ -1,4 +1,7 @@
-"""Writing with the model: greedy, sampling and beam search over the cached decoder.
+"""Writing with a model: greedy, sampling and beam search over its cached decoder.
+
+The searches ask a model two things beside its steps: `aligned`, a prompt with its padding where the model
+wants it, and `opening`, what the model reads before it writes: BOS, or the prompt that it goes on with.
 
 Shapes: B batch, K results, L tokens, V vocabulary. Tokens exclude BOS and include EOS.
 """
@@ -11,6 +14,7 @@ from torch import Tensor
 from . import cache
 from .beam import beam_search
 from .cache import StepwiseDecoder
+from .language_model import LanguageModel
 from .mode import in_mode
 from .model import Transformer
 from .sampling import next_token_distribution
@@ -18,7 +22,7 @@ from .sampling import next_token_distribution
 
 @torch.no_grad()
 def generate(
-    model: Transformer,
+    model: Transformer | LanguageModel,
     source: Tensor,
     max_len: int,
     width: int = 4,
@@ -31,7 +35,7 @@ def generate(
 ) -> tuple[Tensor, Tensor]:
     """tokens (B, K, L), scores (B, K), best first."""
     with in_mode(model, training=False):
-        source = left_aligned(source, model.config.pad_id)
+        source = model.aligned(source)
         if method == "beam":
             return beam_search(model, source, max_len, width, num_results, alpha, decoder)
         if method == "greedy":
@@ -41,7 +45,7 @@ def generate(
 
 
 def walk(
-    model: Transformer,
+    model: Transformer | LanguageModel,
     source: Tensor,
     max_len: int,
     draw: torch.Generator | None,
@@ -54,7 +58,7 @@ def walk(
     """
     config, B = model.config, source.shape[0]
     state = decoder.start(model, source, max_len)
-    token = source.new_full((B, 1), config.bos_id)
+    token = model.opening(source)
     written = source.new_full((B, max_len), config.pad_id)
     ended = torch.zeros(B, 1, dtype=torch.bool, device=source.device)
     scores = torch.zeros(B, 1, dtype=torch.float64, device=source.device)
@@ -69,13 +73,6 @@ def walk(
         if bool(ended.all()):
             break
     return written[:, None, : n + 1], scores
-
-
-def left_aligned(source: Tensor, pad_id: int) -> Tensor:
-    """Padding before a sequence goes behind it: positions count from the first real token."""
-    leading = (source != pad_id).long().argmax(-1, keepdim=True)
-    index = torch.arange(source.shape[1], device=source.device) + leading
-    return source.gather(1, index % source.shape[1])
 
 
 def _likeliest(logits: Tensor) -> Tensor:

@@ -1,8 +1,8 @@
 """The Transformer of "Attention Is All You Need" (https://arxiv.org/abs/1706.03762) in one file.
 
-Read it from top to bottom: attention, many heads, feed-forward, embeddings and positions, layer norm, the
-residual connection, the layers of encoder and decoder, the two stacks, the model. Each class computes its
-formula and nothing else. arguments.py decides what may be passed to it, before it is called.
+Read it from top to bottom: attention, many heads, feed-forward, embeddings and positions, the residual
+connection, the layers of encoder and decoder, the two stacks, the model. Each class computes its formula and
+nothing else. norms.py has the norms, and arguments.py decides what may be passed, before it is.
 
     source (B, S)                   target (B, T)
          |                                |
@@ -39,13 +39,23 @@ from torch import Tensor, nn
 
 from attest.contract import Config
 
-from .masks import causal_mask, padding_mask, without_unseen
+from .masks import causal_mask, left_aligned, padding_mask, without_unseen
+from .norms import NORMS, LayerNorm, widened
 
 
 def attention(
-    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, causal: bool = False, dropout: float = 0.0
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None = None,
+    causal: bool = False,
+    dropout: float = 0.0,
+    scale: float | None = None,
+    bias: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """softmax(q k^T / sqrt(d)) v (section 3.2.1): the output, and the weights as they are before dropout.
+
+    Later models have a `scale` of their own in place of 1 / sqrt(d), or add a `bias` to the scores.
 
     Why sqrt(d): a score is a sum of d products. If q and k have unit variance, its variance is d. Divided by
     sqrt(d) it is 1, and the softmax does not start out saturated, where its gradient vanishes.
@@ -59,19 +69,13 @@ def attention(
     if mask is not None:
         allowed = allowed & mask  # (..., T, S)
     k, v = without_unseen(k, allowed), without_unseen(v, allowed)
-    scores = widened(q) @ widened(k).transpose(-2, -1) / math.sqrt(q.shape[-1])  # (..., T, S)
+    scores = widened(q) @ widened(k).transpose(-2, -1)  # (..., T, S)
+    scores = scores / math.sqrt(q.shape[-1]) if scale is None else scores * scale
+    if bias is not None:
+        scores = scores + bias.to(scores.dtype)
     scores = torch.where(allowed, scores, torch.finfo(scores.dtype).min)  # (..., T, S)
     weights = torch.where(allowed, scores.softmax(-1), 0.0)  # (..., T, S)
     return nn.functional.dropout(weights, dropout).to(v.dtype) @ v, weights  # (..., T, d), (..., T, S)
-
-
-def widened(x: Tensor) -> Tensor:
-    """Half precision as float32, for what follows.
-
-    A score of 100 in bfloat16 is off by up to 0.25, and its weight by a factor of e^0.25. The mean and the
-    variance of a layer norm lose their digits in the same way.
-    """
-    return x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
 
 
 class Linear(nn.Linear):
@@ -177,8 +181,9 @@ class TokenEmbedding(nn.Embedding):
     def reset_parameters(self) -> None:
         """Rows of norm about 1, so that sqrt(d_model) times a row has features of unit variance."""
         nn.init.normal_(self.weight, std=self.embedding_dim**-0.5)
-        with torch.no_grad():
-            self.weight[self.padding_idx].zero_()
+        if self.padding_idx is not None:
+            with torch.no_grad():
+                self.weight[self.padding_idx].zero_()
 
     def forward(self, ids: Tensor) -> Tensor:
         return nn.functional.embedding(ids, self.weight, self.padding_idx)  # (B, T, D)
@@ -210,6 +215,10 @@ class PositionalEncoding(nn.Module):
         """The first position of x is number `start`."""
         return x + self.table[start : start + x.shape[1]]  # (B, T, D)
 
+    def at(self, x: Tensor, positions: Tensor) -> Tensor:
+        """x (B, T, D) whose tokens stand at positions (B or 1, T)."""
+        return x + self.table[positions]  # (B, T, D)
+
 
 class InputEmbedding(TokenEmbedding):
     """dropout(tokens * sqrt(d_model) + positions).
@@ -227,38 +236,6 @@ class InputEmbedding(TokenEmbedding):
     def forward(self, ids: Tensor, start: int = 0) -> Tensor:
         """The first of the ids stands at position number `start`."""
         return self.dropout(self.positions(super().forward(ids) * self.scale, start))  # (B, T, D)
-
-
-class LayerNorm(nn.Module):
-    """(x - mean) / sqrt(variance + eps) * weight + bias, over the features of each position by itself."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        self.eps = config.norm_eps
-        self.weight = nn.Parameter(torch.ones(config.d_model))
-        self.bias = nn.Parameter(torch.zeros(config.d_model))
-
-    def forward(self, x: Tensor) -> Tensor:
-        wide = widened(x)
-        centred = wide - wide.mean(-1, keepdim=True)  # (B, T, D)
-        # The variance of the centred features: E[x^2] - E[x]^2 loses all digits when the mean is large.
-        variance = centred.square().mean(-1, keepdim=True)  # (B, T, 1)
-        normalised = centred / torch.sqrt(variance + self.eps)  # (B, T, D)
-        return (normalised * self.weight + self.bias).to(x.dtype)  # (B, T, D)
-
-
-class RMSNorm(nn.Module):
-    """x / sqrt(mean(x^2) + eps) * weight (https://arxiv.org/abs/1910.07467): no mean, no bias."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        self.eps = config.norm_eps
-        self.weight = nn.Parameter(torch.ones(config.d_model))
-
-    def forward(self, x: Tensor) -> Tensor:
-        wide = widened(x)
-        mean_square = wide.square().mean(-1, keepdim=True)  # (B, T, 1)
-        return (wide / torch.sqrt(mean_square + self.eps) * self.weight).to(x.dtype)  # (B, T, D)
 
 
 Sublayer = Callable[[Tensor], Tensor]
@@ -280,7 +257,7 @@ class Residual(nn.Module):
         self.norm_first = config.norm == "pre"
         self.dropout = nn.Dropout(config.dropout)
 
-    def join(self, x: Tensor, norm: LayerNorm, sublayer: Sublayer) -> Tensor:
+    def join(self, x: Tensor, norm: nn.Module, sublayer: Sublayer) -> Tensor:
         if self.norm_first:
             return x + self.dropout(sublayer(norm(x)))  # (B, T, D)
         return norm(x + self.dropout(sublayer(x)))  # (B, T, D)
@@ -329,7 +306,7 @@ class Stack(nn.Module):
         self.depth = depth
         for i in range(depth):
             self.add_module(str(i), build(config))
-        self.norm = LayerNorm(config) if config.norm == "pre" else nn.Identity()
+        self.norm = NORMS[config.norm_kind](config) if config.norm == "pre" else nn.Identity()
 
     def layers(self) -> Iterator[Any]:
         return (self.get_submodule(str(i)) for i in range(self.depth))
@@ -390,3 +367,10 @@ class Transformer(nn.Module):
 
     def seen(self, ids: Tensor) -> Tensor:
         return padding_mask(ids, self.config.pad_id)  # (B, 1, S)
+
+    def aligned(self, source: Tensor) -> Tensor:
+        return left_aligned(source, self.config.pad_id)  # (B, S)
+
+    def opening(self, source: Tensor) -> Tensor:
+        """What the decoder reads before it writes."""
+        return source.new_full((source.shape[0], 1), self.config.bos_id)  # (B, 1)

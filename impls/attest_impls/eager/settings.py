@@ -9,6 +9,9 @@ from attest.contract import Config
 
 ACTIVATIONS = ("relu", "gelu", "silu", "gelu_tanh")
 NORMS = ("post", "pre")
+NORM_KINDS = ("layer", "rms")
+POSITIONS = ("sinusoidal", "learned", "rotary", "alibi", "relative", "none")
+PAIRINGS = ("halves", "interleaved")
 SCHEDULES = ("inverse_sqrt", "cosine")
 
 
@@ -34,22 +37,41 @@ _AT_LEAST_ZERO: Rule = (
 )
 _FLAG: Rule = (lambda v: isinstance(v, bool), "is neither True nor False; give one of them")
 
+
+def _or_none(rule: Rule) -> Rule:
+    accepted, message = rule
+    return lambda v: v is None or accepted(v), message
+
+
+def _one_of(words: tuple[str, ...]) -> Rule:
+    return lambda v: v in words, f"is unknown; choose one of {', '.join(words)}"
+
+
 _SIZES = (
     *("d_model", "num_heads", "num_encoder_layers", "num_decoder_layers"),
     *("source_vocab", "target_vocab", "max_len", "total_steps"),
+    *("relative_buckets", "relative_distance"),
 )
 _RULES: dict[str, Rule] = {
     **dict.fromkeys(_SIZES, _SIZE),
-    "d_ff": (lambda v: v is None or _SIZE[0](v), _SIZE[1]),
-    **dict.fromkeys(("pad_id", "bos_id", "eos_id", "warmup", "seed"), _INDEX),
+    **dict.fromkeys(("d_ff", "num_kv_heads", "head_width", "window"), _or_none(_SIZE)),
+    **dict.fromkeys(("bos_id", "eos_id", "warmup", "seed"), _INDEX),
+    "pad_id": _or_none(_INDEX),
     **dict.fromkeys(("dropout", "label_smoothing", "momentum", "beta1", "beta2"), _SHARE),
-    **dict.fromkeys(("norm_eps", "peak_rate", "adam_eps"), _RATE),
+    **dict.fromkeys(("norm_eps", "peak_rate", "adam_eps", "rotary_base", "projection_scale"), _RATE),
+    "attention_scale": _or_none(_RATE),
+    "rotary_fraction": (lambda v: is_number(v) and 0 < v <= 1, "is outside (0, 1]; give 1 for all of a head"),
     "clip_norm": (lambda v: v == math.inf or _RATE[0](v), "is not positive; give inf to clip nothing"),
     **dict.fromkeys(("bias", "gated", "scale_embeddings", "tie"), _FLAG),
+    **dict.fromkeys(("parallel", "qk_norm", "embedding_norm"), _FLAG),
+    **dict.fromkeys(("qkv_bias", "head_bias"), _or_none(_FLAG)),
     **dict.fromkeys(("floor_rate", "weight_decay"), _AT_LEAST_ZERO),
-    "norm": (lambda v: v in NORMS, f"is unknown; choose one of {', '.join(NORMS)}"),
-    "activation": (lambda v: v in ACTIVATIONS, f"is unknown; choose one of {', '.join(ACTIVATIONS)}"),
-    "schedule": (lambda v: v in SCHEDULES, f"is unknown; choose one of {', '.join(SCHEDULES)}"),
+    "norm": _one_of(NORMS),
+    "norm_kind": _one_of(NORM_KINDS),
+    "activation": _one_of(ACTIVATIONS),
+    "positions": _one_of(POSITIONS),
+    "rotary_pairing": _one_of(PAIRINGS),
+    "schedule": _one_of(SCHEDULES),
 }
 
 _LAYER = ("d_model", "num_heads", "d_ff", "dropout", "norm", "norm_eps", "activation", "gated", "bias")
@@ -57,6 +79,19 @@ _EMBEDDING = ("d_model", "max_len", "dropout", "scale_embeddings", "pad_id", "so
 _SCHEDULE = ("d_model", "schedule", "warmup", "peak_rate", "floor_rate", "total_steps")
 _SPECIAL = ("source_vocab", "target_vocab", "pad_id", "bos_id", "eos_id")
 _MODEL = (*_LAYER, "num_encoder_layers", "num_decoder_layers", *_EMBEDDING, "tie", "seed", *_SPECIAL)
+
+_ROTARY = ("rotary_base", "rotary_pairing", "rotary_fraction")
+_RELATIVE = ("relative_buckets", "relative_distance")
+_HEADS = (
+    *("d_model", "num_heads", "num_kv_heads", "head_width", "bias", "qkv_bias", "dropout"),
+    *("positions", *_ROTARY, *_RELATIVE, "window", "attention_scale", "qk_norm", "norm_eps"),
+)
+_CAUSAL_LAYER = (*_LAYER, *_HEADS, "norm_kind", "parallel")
+_LANGUAGE_MODEL = (
+    *(*_CAUSAL_LAYER, "num_decoder_layers", "target_vocab", "pad_id", "bos_id", "eos_id", "max_len", "seed"),
+    *("scale_embeddings", "embedding_norm", "tie", "head_bias", "projection_scale"),
+)
+_TRAINING = (*_SCHEDULE, "clip_norm", "label_smoothing", "seed")
 
 _ADAM = ("beta1", "beta2", "adam_eps")
 
@@ -67,7 +102,7 @@ FIELDS: dict[str, tuple[str, ...]] = {
     "multi_head_attention": ("d_model", "num_heads", "dropout", "bias"),
     "feed_forward": ("d_model", "d_ff", "activation", "gated", "bias"),
     "token_embedding": ("d_model", "pad_id", "source_vocab"),
-    "positional_encoding": ("d_model", "max_len"),
+    "positional_encoding": ("d_model", "max_len", "positions"),
     "input_embedding": _EMBEDDING,
     "layer_norm": ("d_model", "norm_eps"),
     "rms_norm": ("d_model", "norm_eps"),
@@ -88,7 +123,13 @@ FIELDS: dict[str, tuple[str, ...]] = {
     "momentum": ("momentum",),
     "adam": _ADAM,
     "adamw": (*_ADAM, "weight_decay"),
-    "trainer": (*_SCHEDULE, "clip_norm", "label_smoothing", "seed"),
+    "trainer": _TRAINING,
+    "rotary": _ROTARY,
+    "relative_bias": (*_RELATIVE, "num_heads"),
+    "self_attention": _HEADS,
+    "causal_layer": _CAUSAL_LAYER,
+    "language_model": _LANGUAGE_MODEL,
+    "complete": _LANGUAGE_MODEL,
 }
 
 
@@ -100,19 +141,45 @@ def check_config(operation: str, config: Config) -> None:
         accepted, rule = _RULES[field]
         if not accepted(value):
             raise ValueError(f"{field}={value!r} {rule}")
-    if "num_heads" in fields and config.d_model % config.num_heads:
-        raise ValueError(
-            f"num_heads={config.num_heads} does not divide d_model={config.d_model}; "
-            f"choose a divisor of {config.d_model}"
-        )
+    if {"d_model", "num_heads"} <= set(fields):
+        _check_heads(config, fields)
     if "eos_id" in fields:
         _check_special_ids(config)
     if "source_vocab" in fields:
         _check_id_fits(config, "pad_id", "source_vocab")
+    if operation in ("generate", "complete") and config.pad_id is None:
+        raise ValueError("pad_id=None leaves nothing to write behind a row that has ended; give an id")
+
+
+def _check_heads(config: Config, fields: tuple[str, ...]) -> None:
+    """Heads share the width of the model unless they have one of their own; key heads share query heads."""
+    if "head_width" not in fields or config.head_width is None:
+        _check_divides(config, "num_heads", "d_model")
+    if "num_kv_heads" in fields and config.num_kv_heads is not None:
+        _check_divides(config, "num_kv_heads", "num_heads")
+    if "rotary_fraction" in fields and config.positions == "rotary":
+        rotated_width(config.d_head, config.rotary_fraction)
+
+
+def _check_divides(config: Config, name: str, whole: str) -> None:
+    part, total = getattr(config, name), getattr(config, whole)
+    if total % part:
+        raise ValueError(f"{name}={part} does not divide {whole}={total}; choose a divisor of {total}")
+
+
+def rotated_width(width: int, fraction: float) -> int:
+    """How many leading features of a head are turned by rotary positions. They must be whole pairs."""
+    turned = round(width * fraction)
+    if not turned or turned % 2 or abs(turned - width * fraction) > 1e-9:
+        raise ValueError(
+            f"rotary_fraction={fraction} of a head of width {width} is not an even number of features; "
+            "choose another width or fraction"
+        )
+    return turned
 
 
 def _check_special_ids(config: Config) -> None:
-    """Padding, start and end differ and lie in the vocabulary of the target."""
+    """Padding, start and end differ and lie in the vocabulary of the target. No id has to be padding."""
     special = {"pad_id": config.pad_id, "bos_id": config.bos_id, "eos_id": config.eos_id}
     if len(set(special.values())) < 3:
         shown = ", ".join(f"{name}={value}" for name, value in special.items())
@@ -123,5 +190,5 @@ def _check_special_ids(config: Config) -> None:
 
 def _check_id_fits(config: Config, name: str, vocabulary: str) -> None:
     value, size = getattr(config, name), getattr(config, vocabulary)
-    if value >= size:
+    if value is not None and value >= size:
         raise ValueError(f"{name}={value} is outside {vocabulary}={size}; give an id below {size}")

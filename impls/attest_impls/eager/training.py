@@ -1,6 +1,9 @@
 """Loss and training loop (the paper's sections 5.3 and 5.4).
 
-Shapes: B batch, S source length, T target length, V target vocabulary.
+The loop is the same for every architecture. What differs is in `attest.contract.Architecture`: which streams
+of ids a batch has, and which of them the model is asked to go on with.
+
+Shapes: B batch, T length of what is written, V its vocabulary.
 """
 
 import math
@@ -12,10 +15,12 @@ import torch
 from torch import Tensor, nn
 
 from attest.adapters.torch import TorchComponent, seeded
-from attest.contract import Arrays, Config
+from attest.contract import DECODER_ONLY, ENCODER_DECODER, Architecture, Arrays, Config
 
 from . import checkpoint
-from .arguments import check_ids, check_inputs
+from .arguments import check_inputs
+from .checks import check_ids
+from .masks import padding_mask
 from .mode import in_mode
 from .optimisation import Adam, LearningRate, clip_factor, global_norm
 from .settings import check_config
@@ -30,9 +35,10 @@ def token_losses(logits: Tensor, labels: Tensor, smoothing: float) -> Tensor:
     return losses
 
 
-def summed_loss(logits: Tensor, labels: Tensor, pad_id: int, smoothing: float) -> Tensor:
+def summed_loss(logits: Tensor, labels: Tensor, pad_id: int | None, smoothing: float) -> Tensor:
     """Over the labels that are not padding. A sum, so that several batches are divided once by all tokens."""
-    return torch.where(labels != pad_id, token_losses(logits, labels, smoothing), 0.0).sum()
+    counts = padding_mask(labels, pad_id)[:, 0]  # (B, T)
+    return torch.where(counts, token_losses(logits, labels, smoothing), 0.0).sum()
 
 
 class Loss(nn.Module):
@@ -43,7 +49,7 @@ class Loss(nn.Module):
         self.pad_id, self.smoothing = config.pad_id, config.label_smoothing
 
     def forward(self, logits: Tensor, labels: Tensor) -> dict[str, Tensor]:
-        tokens = (labels != self.pad_id).sum().clamp(min=1)  # 0 / 0 is nan
+        tokens = padding_mask(labels, self.pad_id).sum().clamp(min=1)  # 0 / 0 is nan
         return {"loss": summed_loss(logits, labels, self.pad_id, self.smoothing) / tokens}
 
 
@@ -52,6 +58,8 @@ class Trainer:
 
     So a run depends on its config and its batches alone, and a saved one continues to the bit.
     """
+
+    architecture: Architecture = ENCODER_DECODER
 
     def __init__(self, model: TorchComponent, config: Config) -> None:
         check_config("trainer", config)
@@ -116,9 +124,9 @@ class Trainer:
         total, tokens = 0.0, 0
         with in_mode(self.model.module, training=False):
             for batch in batches:
-                source, target = self._tensors(batch)
-                total += float(self.loss_of(source, target, smoothing=0.0))
-                tokens += self._count(target)
+                streams = self._tensors(batch)
+                total += float(self.loss_of(streams, smoothing=0.0))
+                tokens += self._count(streams)
         loss = total / max(tokens, 1)
         return {"loss": loss, "perplexity": math.exp(loss) if loss < 700 else math.inf}
 
@@ -128,20 +136,23 @@ class Trainer:
     def load(self, directory: str) -> None:
         self.seed = checkpoint.load(directory, self.model.module, self.optimizer)
 
-    def loss_of(self, source: Tensor, target: Tensor, smoothing: float) -> Tensor:
-        """The summed loss of a batch. BOS a b EOS: the decoder reads BOS a b and is asked for a b EOS."""
-        logits = self.model.module(source, target[:, :-1])  # (B, T - 1, V)
-        return summed_loss(logits, target[:, 1:], self.config.pad_id, smoothing)
+    def loss_of(self, streams: dict[str, Tensor], smoothing: float) -> Tensor:
+        """The summed loss of a batch. BOS a b EOS: the model reads BOS a b and is asked for a b EOS."""
+        logits = self.model.module(**self.architecture.inputs(streams))  # (B, T - 1, V)
+        return summed_loss(logits, self._labels(streams), self.config.pad_id, smoothing)
 
-    def _backward(self, batches: Sequence[tuple[Tensor, Tensor]]) -> float:
+    def _labels(self, streams: dict[str, Tensor]) -> Tensor:
+        return streams[self.architecture.written][:, 1:]  # (B, T - 1)
+
+    def _backward(self, batches: Sequence[dict[str, Tensor]]) -> float:
         """Leave in each parameter the gradient of the mean loss over all tokens of all batches; that loss."""
         total = 0.0
-        tokens = max(1, sum(self._count(target) for _, target in batches))
+        tokens = max(1, sum(self._count(streams) for streams in batches))
         self.model.module.zero_grad()
         with in_mode(self.model.module, training=True), torch.enable_grad():
-            for part, (source, target) in enumerate(batches):
+            for part, streams in enumerate(batches):
                 with seeded(self._noise(part), self.config.device):
-                    loss = self.loss_of(source, target, self.config.label_smoothing) / tokens
+                    loss = self.loss_of(streams, self.config.label_smoothing) / tokens
                     loss.backward()
                 total += loss.item()
         return total
@@ -150,24 +161,26 @@ class Trainer:
         words = np.random.SeedSequence((self.seed, self.steps, part)).generate_state(1, np.uint64)
         return int(words[0])
 
-    def _tensors(self, batch: Arrays) -> tuple[Tensor, Tensor]:
+    def _tensors(self, batch: Arrays) -> dict[str, Tensor]:
+        kind = self.architecture
         self._check(batch)
-        made = self.model.tensors({name: np.asarray(batch[name]) for name in ("source", "target")})
-        source, target = made["source"], made["target"]
-        check_ids("target", target, self.config.target_vocab)
-        check_inputs("transformer", self.config, source=source, target=target[:, :-1])
-        return source, target
+        streams = self.model.tensors({name: np.asarray(batch[name]) for name in kind.streams})
+        check_ids(kind.written, streams[kind.written], kind.vocabulary(kind.written, self.config))
+        check_inputs(kind.operation, self.config, **kind.inputs(streams))
+        return streams
 
-    def _count(self, target: Tensor) -> int:
-        return int((target[:, 1:] != self.config.pad_id).sum())
+    def _count(self, streams: dict[str, Tensor]) -> int:
+        return int(padding_mask(self._labels(streams), self.config.pad_id).sum())
 
     def _check(self, batch: Mapping[str, Any]) -> None:
-        if missing := {"source", "target"} - set(batch):
-            raise ValueError(f"batch={sorted(batch)} lacks {sorted(missing)}; give source and target ids")
-        shape = np.shape(batch["target"])
+        names, written = self.architecture.streams, self.architecture.written
+        if missing := set(names) - set(batch):
+            wanted = " and ".join(names)
+            raise ValueError(f"batch={sorted(batch)} lacks {sorted(missing)}; give {wanted} ids")
+        shape = np.shape(batch[written])
         if len(shape) != 2 or shape[1] < 2:
             raise ValueError(
-                f"target shape={shape} has nothing to predict; give BOS ... EOS, two ids or more"
+                f"{written} shape={shape} has nothing to predict; give BOS ... EOS, two ids or more"
             )
 
     def _check_fit(self, log_every: int, validation: Any, patience: int | None) -> None:
@@ -175,3 +188,9 @@ class Trainer:
             raise ValueError(f"log_every={log_every} is not a number of steps; give 1 or more")
         if patience is not None and (validation is None or patience < 1):
             raise ValueError(f"patience={patience} needs validation batches and 1 or more; give both")
+
+
+class LanguageModelTrainer(Trainer):
+    """The same for a batch of texts: each is read without its last token and asked for without its first."""
+
+    architecture = DECODER_ONLY

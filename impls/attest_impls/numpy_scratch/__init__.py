@@ -1,13 +1,14 @@
 """The Transformer in numpy alone, each gradient written out beside what it is the gradient of.
 
 Read it in this order: data, layers, attention, multi_head, norm, feed_forward, embedding, blocks, model; then
-loss, optimisation and training; then decoding, generation and beam. The modules with `operations` in their
-name only check arguments and speak to the outside; first_principles offers each piece by itself.
+loss, optimisation and training; then decoding, generation and beam. The models of today follow: positions,
+self_attention, language_model, attention_variants. The modules with `operations` in their name only check
+arguments and speak to the outside; first_principles offers each piece by itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -15,13 +16,43 @@ import pluggy
 
 from attest.contract import Config
 
-from . import data, first_principles, masks, operations, sampling, stack_operations, training
+from . import (
+    attention_variants,
+    data,
+    first_principles,
+    masks,
+    operations,
+    positions,
+    sampling,
+    stack_operations,
+    text_operations,
+    training,
+)
 from .arguments import DTYPES, compute_dtype
 from .layers import DType, Random
 from .model_operations import GeneratorOperation, TransformerOperation
 from .optimisation import ClipGradients, LearningRate
 
 C = TypeVar("C")
+
+NETWORK = {"activation": ("silu", "gelu_tanh"), "gated": (True,)}  # of every feed-forward network
+# The operations of decoder-only models, and the options that they take.
+TEXT = (
+    "positional_encoding",
+    "rotary",
+    "relative_bias",
+    "self_attention",
+    "causal_layer",
+    "language_model",
+    "language_model_optimizer",
+    "language_model_trainer",
+    "complete",
+)
+HEADS = ("num_kv_heads", "head_width", "window", "attention_scale", "qk_norm", "qkv_bias")
+PLACES = ("positions", "rotary_base", "rotary_pairing", "rotary_fraction")
+BUCKETS = ("relative_buckets", "relative_distance")
+MODEL = ("norm_kind", "parallel", "embedding_norm", "head_bias", "projection_scale")
+OPTIONS = dict.fromkeys((*HEADS, *PLACES, *BUCKETS, *MODEL), "any")
 
 
 def builder(component: Callable[[Config, DType, Random], C]) -> Callable[[Config], C]:
@@ -39,7 +70,8 @@ class NumpyScratch:
     name = "numpy_scratch"
     description = "numpy only, with hand-written gradients"
     dtypes = DTYPES
-    supports: ClassVar[Mapping[str, Any]] = {"activation": ("silu", "gelu_tanh"), "gated": (True,)}
+    padding = ("none", "right", "left")
+    supports: ClassVar[Sequence[Mapping[str, Any]]] = [NETWORK, {"operations": TEXT, **NETWORK, **OPTIONS}]
 
     length_mask = staticmethod(masks.length_mask)
     padding_mask = staticmethod(masks.padding_mask)
@@ -49,7 +81,7 @@ class NumpyScratch:
     multi_head_attention = builder(operations.MultiHeadOperation)
     feed_forward = builder(operations.feed_forward)
     token_embedding = builder(operations.TokenEmbedding)
-    positional_encoding = builder(operations.PositionalEncoding)
+    positional_encoding = builder(text_operations.PositionalEncoding)
     input_embedding = builder(operations.InputEmbeddingOperation)
     layer_norm = builder(operations.layer_norm)
     rms_norm = builder(operations.rms_norm)
@@ -58,6 +90,20 @@ class NumpyScratch:
     encoder = builder(stack_operations.encoder)
     decoder = builder(stack_operations.decoder)
     transformer = builder(TransformerOperation)
+    rotary = builder(text_operations.RotaryOperation)
+    alibi_slopes = staticmethod(positions.alibi_slopes)
+    relative_buckets = staticmethod(positions.relative_buckets)
+    relative_bias = builder(text_operations.RelativeBiasOperation)
+    self_attention = builder(text_operations.SelfAttentionOperation)
+    causal_layer = builder(text_operations.CausalLayerOperation)
+    language_model = builder(text_operations.LanguageModelOperation)
+    language_model_loss = builder(text_operations.LanguageModelLoss)
+    language_model_optimizer = builder(training.TextOptimizer)
+    language_model_trainer = builder(training.TextTrainer)
+    complete = builder(text_operations.CompleteOperation)
+    chunked_attention = builder(attention_variants.ChunkedOperation)
+    linear_attention = builder(attention_variants.LinearOperation)
+    block_sparse_attention = builder(attention_variants.BlockSparseOperation)
     loss = builder(operations.LossOperation)
     learning_rate = LearningRate
     clip_gradients = ClipGradients

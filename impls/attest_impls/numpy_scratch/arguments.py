@@ -12,6 +12,7 @@ import numpy as np
 from attest.contract import Array, Config
 
 DTYPES = ("float32", "float64")
+POSITIONS = ("sinusoidal", "learned", "rotary", "alibi", "relative", "none")
 
 
 def require(condition: bool, name: str, value: object, rule: str, remedy: str) -> None:
@@ -53,6 +54,44 @@ def heads(config: Config) -> None:
     positive_sizes(config, "d_model", "num_heads")
     d, h = config.d_model, config.num_heads
     require(d % h == 0, "num_heads", h, f"does not divide d_model={d}", f"choose a divisor of {d}")
+
+
+def attention_heads(config: Config) -> None:
+    """What self-attention reads: heads that may share keys, have a width of their own, see a window."""
+    positive_sizes(config, "d_model", "num_heads")
+    d, h, g = config.d_model, config.num_heads, config.kv_heads
+    for name in ("num_kv_heads", "head_width", "window"):
+        if getattr(config, name) is not None:
+            positive_sizes(config, name)
+    divides = config.head_width is not None or d % h == 0
+    require(divides, "num_heads", h, f"does not divide d_model={d}", f"choose a divisor of {d}")
+    require(h % g == 0, "num_kv_heads", g, f"does not divide num_heads={h}", f"choose a divisor of {h}")
+    one_of("positions", config.positions, POSITIONS)
+    scale = config.attention_scale
+    good = scale is None or (is_number(scale) and scale > 0)
+    require(good, "attention_scale", scale, "is not a positive number", "give None for 1 / sqrt(d)")
+    rotary(config, config.d_head if config.positions == "rotary" else None)
+    relative(config)
+    layer_norm(config)
+    rate("dropout", config.dropout)
+
+
+def rotary(config: Config, width: int | None = None) -> None:
+    """A base, a pairing, and a part of the head that consists of pairs."""
+    base, fraction = config.rotary_base, config.rotary_fraction
+    require(is_number(base) and base > 0, "rotary_base", base, "is not a positive number", "try 10000")
+    one_of("rotary_pairing", config.rotary_pairing, ("halves", "interleaved"))
+    inside = is_number(fraction) and 0 < fraction <= 1
+    require(inside, "rotary_fraction", fraction, "is outside (0, 1]", "give 1 for the whole head")
+    if width is not None:
+        turned = round(width * fraction)
+        even = turned > 0 and turned % 2 == 0 and math.isclose(turned, width * fraction)
+        rule = f"of a head of width {width} is no even number of features"
+        require(even, "rotary_fraction", fraction, rule, "choose another width or fraction")
+
+
+def relative(config: Config) -> None:
+    positive_sizes(config, "num_heads", "relative_buckets", "relative_distance")
 
 
 def rate(name: str, value: float) -> None:
@@ -109,6 +148,22 @@ def transformer(config: Config) -> None:
     positive_sizes(config, "num_encoder_layers", "num_decoder_layers")
     input_embedding(config, "source_vocab", ("pad_id",))
     input_embedding(config, "target_vocab", ("pad_id", "bos_id", "eos_id"))
+
+
+def causal_layer(config: Config) -> None:
+    attention_heads(config)
+    feed_forward(config)
+    one_of("norm", config.norm, ("post", "pre"))
+    one_of("norm_kind", config.norm_kind, ("layer", "rms"))
+
+
+def language_model(config: Config) -> None:
+    causal_layer(config)
+    positive_sizes(config, "num_decoder_layers", "max_len", "target_vocab")
+    special = ("pad_id", "bos_id", "eos_id") if config.pad_id is not None else ("bos_id", "eos_id")
+    special_ids(config, "target_vocab", special)
+    scale = config.projection_scale
+    require(is_number(scale) and scale > 0, "projection_scale", scale, "is not positive", "try 1")
 
 
 def schedule(config: Config) -> None:
@@ -173,12 +228,32 @@ def labels(value: object, logits: Array) -> Array:
     return ids
 
 
+def position_array(name: str, value: object, shape: tuple[int, int]) -> Array:
+    """Whole numbers from 0 on, (B, T)."""
+    positions = np.asarray(value)
+    whole = positions.dtype.kind in "iu"
+    require(whole, f"{name}.dtype", str(positions.dtype), "is not an integer type", "give int64")
+    require(positions.shape == shape, f"{name}.shape", positions.shape, f"is not {shape}", "match them")
+    require(not (positions < 0).any(), name, int(positions.min(initial=0)), "is negative", "count from 0")
+    return positions
+
+
 def length_within(name: str, length: int, max_len: int) -> None:
     require(length <= max_len, f"length of {name}", length, f"is beyond max_len={max_len}", "shorten it")
 
 
 def same_batch(name: str, array: Array, batch: int) -> None:
     require(len(array) == batch, f"{name}.shape", array.shape, f"is not of batch {batch}", "match them")
+
+
+def row_numbers(value: object, held: int) -> Array:
+    """Numbers of rows of a state that has so many."""
+    rows = np.asarray(value)
+    good = rows.ndim == 1 and rows.dtype.kind in "iu" and len(rows) > 0
+    require(good, "rows", rows.tolist(), "is not a list of row numbers", "give integers (B,)")
+    inside = bool(((rows >= 0) & (rows < held)).all())
+    require(inside, "rows", rows.tolist(), f"are not all within the state's {held} rows", "count from 0")
+    return rows
 
 
 def boolean(name: str, given: object) -> Array:

@@ -51,15 +51,20 @@ class DotProductAttention(Layer):
     scores back to variance one, where the softmax still has a gradient for every key.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, scale: float | None = None) -> None:
         super().__init__()
-        self.softmax = Softmax()
+        self.softmax, self.scale = Softmax(), scale
 
-    def forward(self, q: Array, k: Array, v: Array, visible: Mask) -> tuple[Array, Array, Cache]:
-        """The output, the weights, and the cache."""
-        scale = 1 / math.sqrt(q.shape[-1])  # a Python float leaves float32 as it is
+    def forward(
+        self, q: Array, k: Array, v: Array, visible: Mask, bias: Array | None = None
+    ) -> tuple[Array, Array, Cache]:
+        """The output, the weights, and the cache. `bias` is added to the scaled scores."""
+        # a Python float leaves float32 as it is
+        scale = 1 / math.sqrt(q.shape[-1]) if self.scale is None else float(self.scale)
         scores = q @ k.swapaxes(-1, -2)  # (..., T, S)
         scores *= scale
+        if bias is not None:
+            scores += bias
         weights, _ = self.softmax.forward(scores, visible)  # (..., T, S)
         output = mix(weights, visible, v)  # (..., T, e)
         return output, weights, (q, k, v, weights, visible, scale)
@@ -67,12 +72,19 @@ class DotProductAttention(Layer):
     def backward(
         self, doutput: Array, cache: Cache, dweights: Array | None = None
     ) -> tuple[Array, Array, Array]:
-        """Gradients of q, k and v. `dweights` is that of the returned weights, if anybody used them.
+        """Gradients of q, k and v. `dweights` is that of the returned weights, if anybody used them."""
+        dq, dk, dv, _ = self.gradients(doutput, cache, dweights)
+        return dq, dk, dv
+
+    def gradients(
+        self, doutput: Array, cache: Cache, dweights: Array | None = None
+    ) -> tuple[Array, Array, Array, Array]:
+        """Gradients of q, k, v and of a bias on the scores.
 
         The steps of forward in reverse. Of a product C = A B, the gradients are dA = dC B^T and dB = A^T dC:
         C_ts = sum_j A_tj B_js, so A_tj moves every C_ts of its row by B_js, and dA_tj = sum_s dC_ts B_js; in
         the same way for B. output = weights v gives dv and dw. The softmax turns dw into dscores.
-        scores = scale q k^T gives dq = scale dscores k and dk = scale dscores^T q.
+        scores = scale q k^T + bias gives dbias = dscores, dq = scale dscores k and dk = scale dscores^T q.
         """
         q, k, v, weights, visible, scale = cache
         dv = weights.swapaxes(-1, -2) @ doutput  # (..., S, e)
@@ -81,8 +93,8 @@ class DotProductAttention(Layer):
             dw += dweights
         if visible is not None:
             dw = np.where(visible, dw, 0)  # 0 * nan is nan
-        dscores = self.softmax.backward(dw, weights)  # (..., T, S)
-        dscores *= scale
+        dbias = self.softmax.backward(dw, weights)  # (..., T, S)
+        dscores = dbias * scale
         dq = mix(dscores, visible, k)  # (..., T, d)
         dk = mix(dscores.swapaxes(-1, -2), transposed(visible, dscores.shape), q)  # (..., S, d)
-        return dq, dk, dv
+        return dq, dk, dv, dbias

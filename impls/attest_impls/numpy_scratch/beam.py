@@ -10,14 +10,32 @@ Shapes: B sources, W width, C = 2W candidates, L tokens, V vocabulary, K results
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 
-from attest.contract import Array
+from attest.contract import Array, Config
 
-from . import decoding
 from .loss import log_softmax
-from .model import Transformer
+
+
+class Writer(Protocol):
+    """A model that can be continued: one that reads its prompt apart, or one that continues it."""
+
+    config: Config
+
+    def aligned(self, prompt: Array) -> Array:
+        """The prompt with its padding where this model wants it."""
+
+    def begin(self, prompt: Array, max_len: int) -> tuple[Any, Array]:
+        """The state before the first step, and the ids (B, n) of that step."""
+
+    def step(self, state: Any, tokens: Array) -> tuple[Array, Any]:
+        """Logits (B, n, V), and the state that has read the tokens (B, n)."""
+
+    def reorder(self, state: Any, rows: Array) -> Any:
+        """The state whose row i is the old row rows[i]."""
+
 
 NEVER = -np.inf  # the score of a place that holds no hypothesis
 
@@ -66,18 +84,19 @@ def continuations(logits: Array, live: Hypotheses, n: int) -> tuple[Array, Hypot
 
 
 def beam_search(
-    model: Transformer, source: Array, max_len: int, width: int, num_results: int, alpha: float
+    model: Writer, prompt: Array, max_len: int, width: int, num_results: int, alpha: float
 ) -> tuple[Array, Array]:
     """tokens (B, K, L), scores (B, K), best first; a result that does not exist is padding scored -inf."""
-    config, B = model.config, len(source)
-    state = decoding.reorder(decoding.start(model, source, max_len), np.repeat(np.arange(B), width))
+    config, B = model.config, len(prompt)
+    state, token = model.begin(prompt, max_len)
+    state = model.reorder(state, np.repeat(np.arange(B), width))
+    token = np.repeat(token, width, axis=0)  # (B W, n)
     empty = np.full((B, width, max_len), config.pad_id)
     finished = Hypotheses(empty, np.full((B, width), NEVER))
     live = Hypotheses(empty, np.where(np.arange(width) == 0, 0.0, finished.scores))  # one empty hypothesis
     count = np.zeros((B, 1), int)
-    token = np.full((B * width, 1), config.bos_id)
     for n in range(1, max_len + 1):
-        logits, state = decoding.step(model, state, token)
+        logits, state = model.step(state, token)
         parents, found = continuations(logits[:, -1], live, n)
         ends = found.tokens[:, :, n - 1] == config.eos_id  # (B, C)
         among_first = np.arange(ends.shape[1]) < width  # one that ends further down is dropped
@@ -91,7 +110,7 @@ def beam_search(
             break
         token = live.tokens[:, :, n - 1].reshape(-1, 1)
         rows = np.arange(B)[:, None] * width + np.take_along_axis(parents, survivors, axis=1)
-        state = decoding.reorder(state, rows.reshape(-1))
+        state = model.reorder(state, rows.reshape(-1))
     results = finished.joined(live.only(count < width, length_penalty(n, alpha)))
     return without_spare_columns(results.picked(best_places(results.scores, num_results)), config.pad_id)
 

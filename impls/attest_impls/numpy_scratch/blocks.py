@@ -12,7 +12,7 @@ x for the sum and for the sublayer, self-attention reads its input for queries a
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from attest.contract import Array, Config
 
@@ -20,7 +20,7 @@ from .feed_forward import FeedForward
 from .layers import Cache, Dropout, DType, Layer, Random
 from .masks import Mask, both, causal_mask
 from .multi_head import MultiHeadAttention
-from .norm import LayerNorm
+from .norm import LayerNorm, RMSNorm, norm_of
 
 
 class Residual:
@@ -29,7 +29,7 @@ class Residual:
     x, h, y and output have one shape, (B, T, D); so have their gradients.
     """
 
-    def __init__(self, norm: LayerNorm, config: Config) -> None:
+    def __init__(self, norm: LayerNorm | RMSNorm, config: Config) -> None:
         self.norm, self.pre, self.dropout = norm, config.norm == "pre", Dropout(config.dropout)
 
     def enter(self, x: Array) -> tuple[Array, Cache]:
@@ -133,16 +133,23 @@ class DecoderLayer(Layer):
         return feed(self, x, None)[0]
 
 
-Block = TypeVar("Block", EncoderLayer, DecoderLayer)
+Block = TypeVar("Block", bound=Layer)
+
+
+class Fed(Protocol):
+    """A block whose last sublayer is a feed-forward network."""
+
+    around: list[Residual]
+    feed_forward: FeedForward
 
 
 def residuals(block: Layer, count: int, config: Config, dtype: DType) -> list[Residual]:
     """One around each sublayer, each with a norm of its own: norm0, norm1, ..."""
-    norms = [LayerNorm(config.d_model, config.norm_eps, dtype) for _ in range(count)]
+    norms = [norm_of(config, dtype) for _ in range(count)]
     return [Residual(block.child(f"norm{i}", norm), config) for i, norm in enumerate(norms)]
 
 
-def feed(block: EncoderLayer | DecoderLayer, x: Array, rng: Random | None) -> tuple[Array, Cache]:
+def feed(block: Fed, x: Array, rng: Random | None) -> tuple[Array, Cache]:
     """The last sublayer of either block."""
     h, entered = block.around[-1].enter(x)
     y, fed = block.feed_forward.forward(h)
@@ -150,7 +157,7 @@ def feed(block: EncoderLayer | DecoderLayer, x: Array, rng: Random | None) -> tu
     return x, (entered, fed, left)
 
 
-def feed_backward(block: EncoderLayer | DecoderLayer, dx: Array, cache: Cache) -> Array:
+def feed_backward(block: Fed, dx: Array, cache: Cache) -> Array:
     """The gradient of the x that `feed` took: what passed by the sublayer, and what went through it."""
     entered, fed, left = cache
     dx, dy = block.around[-1].leave_backward(dx, left)
@@ -164,9 +171,7 @@ class Stack(Layer, Generic[Block]):
     def __init__(self, layers: list[Block], config: Config, dtype: DType) -> None:
         super().__init__()
         self.layers: list[Block] = [self.child(str(i), layer) for i, layer in enumerate(layers)]
-        self.norm: LayerNorm | None = None
-        if config.norm == "pre":
-            self.norm = self.child("norm", LayerNorm(config.d_model, config.norm_eps, dtype))
+        self.norm = self.child("norm", norm_of(config, dtype)) if config.norm == "pre" else None
 
     def finish(self, x: Array) -> tuple[Array, Cache]:
         return self.norm.forward(x) if self.norm else (x, None)

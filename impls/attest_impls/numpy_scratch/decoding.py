@@ -19,6 +19,28 @@ from .masks import causal_mask
 from .model import Transformer
 
 
+class TransformerWriter:
+    """The encoder-decoder as generation sees it: the source is read once, then BOS is written."""
+
+    def __init__(self, model: Transformer) -> None:
+        self.model, self.config = model, model.config
+
+    def aligned(self, prompt: Array) -> Array:
+        """Padding before a source goes behind it: positions count from the first real token."""
+        S = prompt.shape[1]
+        leading = (prompt != self.config.pad_id).argmax(axis=-1)[:, None]  # (B, 1)
+        return np.take_along_axis(prompt, (np.arange(S) + leading) % S, axis=1)
+
+    def begin(self, prompt: Array, max_len: int) -> tuple[State, Array]:
+        return start(self.model, prompt, max_len), np.full((len(prompt), 1), self.config.bos_id)
+
+    def step(self, state: State, tokens: Array) -> tuple[Array, State]:
+        return step(self.model, state, tokens)
+
+    def reorder(self, state: State, rows: Array) -> State:
+        return reorder(state, rows)
+
+
 @dataclass
 class State:
     """What the decoder has read so far. The buffers are allocated once, for `capacity` tokens."""

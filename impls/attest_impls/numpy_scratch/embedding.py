@@ -34,7 +34,8 @@ class Embedding(Layer):
         super().__init__()
         self.pad_id = config.pad_id
         self.params["weight"] = rng.normal(0, config.d_model**-0.5, (vocab, config.d_model)).astype(dtype)
-        self.params["weight"][self.pad_id] = 0
+        if self.pad_id is not None:
+            self.params["weight"][self.pad_id] = 0
 
     def look_up(self, ids: Array) -> tuple[Array, Cache]:
         """weight (V, D) and ids (B, T) to rows (B, T, D)."""

@@ -1,6 +1,6 @@
 """Writing with the model: greedy, by drawing, by beam search, all over the cached decoder.
 
-Shapes: B batch, S source length, K results, L tokens, V vocabulary. Tokens exclude BOS and include EOS.
+Shapes: B batch, K results, L tokens, V vocabulary. Tokens exclude BOS and include EOS.
 """
 
 from __future__ import annotations
@@ -11,12 +11,10 @@ import numpy as np
 
 from attest.contract import Array
 
-from . import decoding
 from .arguments import is_integer, is_number, one_of, require
-from .beam import beam_search
+from .beam import Writer, beam_search
 from .layers import Random
 from .loss import log_softmax
-from .model import Transformer
 from .sampling import check_sampling, drawn, next_token_distribution
 
 METHODS = ("greedy", "beam", "sample")
@@ -25,8 +23,8 @@ Choice = Callable[[Array], Array]  # logits (B, V) -> tokens (B,)
 
 
 def generate(
-    model: Transformer,
-    source: Array,
+    model: Writer,
+    prompt: Array,
     *,
     max_len: int,
     width: int = 4,
@@ -41,33 +39,33 @@ def generate(
     """tokens (B, K, L) and scores (B, K), best first."""
     check_request(model.config.max_len, max_len, width, num_results, alpha, method, seed)
     check_sampling(temperature, top_k, top_p)
-    source = right_padded(source, model.config.pad_id)
+    prompt = model.aligned(prompt)
     if method == "beam":
-        return beam_search(model, source, max_len, width, num_results, alpha)
+        return beam_search(model, prompt, max_len, width, num_results, alpha)
     if method == "greedy":
-        return walk(model, source, max_len, lambda logits: logits.argmax(axis=-1))  # of equals the first
+        return walk(model, prompt, max_len, lambda logits: logits.argmax(axis=-1))  # of equals the first
     rng: Random = np.random.default_rng(seed)
     return walk(
         model,
-        source,
+        prompt,
         max_len,
         lambda logits: drawn(next_token_distribution(logits, temperature, top_k, top_p), rng),
     )
 
 
-def walk(model: Transformer, source: Array, max_len: int, choose: Choice) -> tuple[Array, Array]:
+def walk(model: Writer, prompt: Array, max_len: int, choose: Choice) -> tuple[Array, Array]:
     """One token after the other. A row that has ended gets padding while the others go on.
 
     The score is the summed log-probability of the tokens under the model itself, whatever the temperature.
     """
-    config, B = model.config, len(source)
-    state = decoding.start(model, source, max_len)
-    token = np.full(B, config.bos_id)
+    config, B = model.config, len(prompt)
+    state, fed = model.begin(prompt, max_len)
     tokens = np.full((B, max_len), config.pad_id)
     ended, scores = np.zeros(B, bool), np.zeros(B)
     for n in range(max_len):
-        logits, state = decoding.step(model, state, token[:, None])
+        logits, state = model.step(state, fed)
         token = choose(logits[:, -1])  # (B,)
+        fed = token[:, None]
         log_p = log_softmax(logits[:, -1].astype(np.float64))  # (B, V)
         scores += np.where(ended, 0, np.take_along_axis(log_p, token[:, None], axis=-1)[:, 0])
         tokens[:, n] = np.where(ended, config.pad_id, token)
@@ -75,13 +73,6 @@ def walk(model: Transformer, source: Array, max_len: int, choose: Choice) -> tup
         if ended.all():
             break
     return tokens[:, None, : n + 1], scores[:, None]
-
-
-def right_padded(source: Array, pad_id: int) -> Array:
-    """Padding before a sequence goes behind it: positions count from the first real token."""
-    S = source.shape[1]
-    leading = (source != pad_id).argmax(axis=-1)[:, None]  # (B, 1)
-    return np.take_along_axis(source, (np.arange(S) + leading) % S, axis=1)
 
 
 def check_request(

@@ -97,13 +97,7 @@ class TransformerOperation(ModelComponent):
 
     def reorder(self, state: decoding.State, rows: Array) -> decoding.State:
         """The state whose row i is the old row rows[i]; rows may repeat, drop and grow."""
-        rows = np.asarray(rows)
-        good = rows.ndim == 1 and rows.dtype.kind in "iu" and len(rows) > 0
-        arguments.require(good, "rows", rows.tolist(), "is not a list of row numbers", "give integers (B,)")
-        inside = bool(((rows >= 0) & (rows < state.rows)).all())
-        rule = f"are not all within the state's {state.rows} rows"
-        arguments.require(inside, "rows", rows.tolist(), rule, "count from 0")
-        return decoding.reorder(state, rows)
+        return decoding.reorder(state, arguments.row_numbers(rows, state.rows))
 
 
 class GeneratorOperation(ModelComponent):
@@ -111,5 +105,6 @@ class GeneratorOperation(ModelComponent):
 
     def run(self, rng: Random | None, *, source: Array, max_len: int, **options: Any) -> Outputs:
         """The generator of dropout is left aside: what is written does not depend on the mode."""
-        tokens, scores = generate(self.layer, self.ids("source", source), max_len=max_len, **options)
+        writer = decoding.TransformerWriter(self.layer)
+        tokens, scores = generate(writer, self.ids("source", source), max_len=max_len, **options)
         return {"tokens": tokens, "scores": scores.astype(self.dtype)}, None

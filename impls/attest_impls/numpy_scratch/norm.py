@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from attest.contract import Array
+from attest.contract import Array, Config
 
 from .layers import Cache, DType, Map
 
@@ -78,3 +78,9 @@ class RMSNorm(Map):
         dnormed = dy * self.params["weight"]  # (..., D)
         dx: Array = (dnormed - normed * (dnormed * normed).mean(axis=-1, keepdims=True)) / root
         return dx
+
+
+def norm_of(config: Config, dtype: DType) -> LayerNorm | RMSNorm:
+    """The norm that a config names, of its width."""
+    kind = RMSNorm if config.norm_kind == "rms" else LayerNorm
+    return kind(config.d_model, config.norm_eps, dtype)

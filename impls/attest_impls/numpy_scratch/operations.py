@@ -12,9 +12,9 @@ from attest.contract import Array, Arrays, Config
 from . import arguments
 from .attention import DotProductAttention
 from .component import Component, Cotangent, Outputs
-from .embedding import Embedding, InputEmbedding, position_table
+from .embedding import Embedding, InputEmbedding
 from .feed_forward import FeedForward
-from .layers import Cache, DType, Layer, Map, Random
+from .layers import Cache, DType, Map, Random
 from .loss import CrossEntropy
 from .masks import both, causal_mask
 from .multi_head import MultiHeadAttention, Projections
@@ -155,27 +155,6 @@ class TokenEmbedding(Component[Embedding]):
     def back(self, cotangent: Cotangent, cache: Cache) -> dict[str, Array]:
         self.layer.look_up_backward(cotangent("output"), cache)
         return {}
-
-
-class PositionalEncoding(Component[Layer]):
-    """x (B, T, D) plus the first T rows of a fixed table."""
-
-    def __init__(self, config: Config, dtype: DType, rng: Random) -> None:
-        arguments.positive_sizes(config, "d_model", "max_len")
-        super().__init__(Layer(), dtype)
-        self.table = position_table(config.max_len, config.d_model).astype(dtype)
-
-    def buffers(self) -> Arrays:
-        return {"positions": self.table.copy()}
-
-    def run(self, rng: Random | None, *, x: Array) -> Outputs:
-        max_len, width = self.table.shape
-        x = arguments.real_array("x", x, self.dtype, rank=3, width=width)
-        arguments.length_within("x", x.shape[1], max_len)
-        return {"output": x + self.table[: x.shape[1]]}, None
-
-    def back(self, cotangent: Cotangent, cache: Cache) -> dict[str, Array]:
-        return {"x": cotangent("output").copy()}
 
 
 class InputEmbeddingOperation(Component[InputEmbedding]):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -18,17 +19,21 @@ from .layers import DType, Random
 from .loss import CrossEntropy
 from .model_operations import TransformerOperation
 from .optimisation import Adam, ClipGradients, LearningRate, global_norm
+from .text_operations import LanguageModelOperation
 
 
 class Optimizer:
-    """Adam over the parameters of a transformer, as the contract calls it."""
+    """Adam over the parameters of a model, as the contract calls it."""
+
+    operation: Callable[..., Any] = TransformerOperation
 
     def __init__(self, config: Config, dtype: DType, rng: Random) -> None:
-        self.model = TransformerOperation(config, dtype, rng)
+        self.model = type(self).operation(config, dtype, rng)
         self.adam = Adam(self.model.layer.all_params())
 
     def parameters(self) -> Arrays:
-        return self.model.parameters()
+        found: Arrays = self.model.parameters()
+        return found
 
     def load(self, parameters: Arrays) -> None:
         """Set the parameters and forget the moments."""
@@ -49,9 +54,11 @@ class Trainer:
     beside parameters and moments.
     """
 
+    operation: Callable[..., Any] = TransformerOperation
+
     def __init__(self, config: Config, dtype: DType, rng: Random) -> None:
         arguments.rate("label_smoothing", config.label_smoothing)
-        self.model, self.config, self.seed = TransformerOperation(config, dtype, rng), config, config.seed
+        self.model, self.config, self.seed = type(self).operation(config, dtype, rng), config, config.seed
         self.learning_rate = LearningRate(config)
         self.clip = ClipGradients(config)
         self.loss = CrossEntropy(config.pad_id, config.label_smoothing)
@@ -70,13 +77,13 @@ class Trainer:
         """One update from several batches, equal to the one from their concatenation."""
         arguments.require(len(batches) > 0, "batches", [], "gives no gradient", "give at least one")
         parts = [self._shifted(batch) for batch in batches]
-        count = sum(int(self.loss.real(labels).sum()) for _, _, labels in parts)
+        count = sum(int(self.loss.real(labels).sum()) for _, labels in parts)
         layer = self.model.layer
         layer.zero_grads()
         total = 0.0
-        for part, (source, target, labels) in enumerate(parts):
+        for part, (streams, labels) in enumerate(parts):
             rng = np.random.default_rng((self.seed, self.steps, part))
-            logits, passed = layer.forward(source, target, rng)  # (B, T - 1, V)
+            logits, passed = layer.forward(*streams, rng)  # (B, T - 1, V)
             loss, judged = self.loss.forward(logits, labels, count)
             layer.backward(self.loss.backward(1.0, judged), passed)
             total += float(loss)
@@ -100,8 +107,8 @@ class Trainer:
         """Loss per token without smoothing or dropout, and its exponential. Nothing is changed."""
         plain, total, count = CrossEntropy(self.config.pad_id), 0.0, 0
         for batch in batches:
-            source, target, labels = self._shifted(batch)
-            logits, _ = self.model.layer.forward(source, target, None)  # (B, T - 1, V)
+            streams, labels = self._shifted(batch)
+            logits, _ = self.model.layer.forward(*streams, None)  # (B, T - 1, V)
             total += float(plain.forward(logits, labels, count=1)[0])  # divided by 1: the sum
             count += int(plain.real(labels).sum())
         loss = total / max(count, 1)
@@ -115,12 +122,34 @@ class Trainer:
         numbers = checkpoint.load(directory, self.adam.state(), ("steps", "seed"))
         self.adam.count, self.seed = numbers["steps"], numbers["seed"]
 
-    def _shifted(self, batch: Mapping[str, Array]) -> tuple[Array, Array, Array]:
-        """Of BOS a b EOS the decoder reads BOS a b and is asked for a b EOS."""
+    def _shifted(self, batch: Mapping[str, Array]) -> tuple[tuple[Array, ...], Array]:
+        """What the model reads, and its labels: of BOS a b EOS it reads BOS a b and is asked a b EOS."""
         for name in ("source", "target"):
             arguments.require(name in batch, "batch", sorted(batch), f"lacks {name}", "give both")
-        whole = arguments.id_array("target", batch["target"], self.config.target_vocab)  # (B, T)
-        remedy = "give BOS ... EOS, two ids or more"
-        arguments.require(whole.shape[1] > 1, "target.shape", whole.shape, "has nothing to predict", remedy)
+        whole = self._written("target", batch)
         source, target = self.model.checked(batch["source"], whole[:, :-1])
-        return source, target, whole[:, 1:]
+        return (source, target), whole[:, 1:]
+
+    def _written(self, name: str, batch: Mapping[str, Array]) -> Array:
+        """The ids (B, T) that the model learns to write."""
+        whole = arguments.id_array(name, batch[name], self.config.target_vocab)
+        remedy = "give BOS ... EOS, two ids or more"
+        arguments.require(whole.shape[1] > 1, f"{name}.shape", whole.shape, "has nothing to predict", remedy)
+        return whole
+
+
+class TextOptimizer(Optimizer):
+    """The same over the parameters of a language model."""
+
+    operation = LanguageModelOperation
+
+
+class TextTrainer(Trainer):
+    """The same for a language model: a batch is `ids` alone."""
+
+    operation = LanguageModelOperation
+
+    def _shifted(self, batch: Mapping[str, Array]) -> tuple[tuple[Array, ...], Array]:
+        arguments.require("ids" in batch, "batch", sorted(batch), "lacks ids", "give them")
+        whole = self._written("ids", batch)
+        return (self.model.ids("ids", whole[:, :-1]),), whole[:, 1:]

@@ -105,7 +105,11 @@ def decoder_layer(config: Config) -> nn.Module:
 
 def encoder(config: Config) -> nn.Module:
     return nn.TransformerEncoder(
-        encoder_layer(config), config.num_encoder_layers, _final_norm(config), enable_nested_tensor=False
+        # Nested tensors drop columns that are padding in every row: the output would be shorter.
+        encoder_layer(config),
+        config.num_encoder_layers,
+        _final_norm(config),
+        enable_nested_tensor=False,
     )
 
 

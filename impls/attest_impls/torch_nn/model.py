@@ -57,6 +57,7 @@ class Transformer(nn.Module):
         x = self.transformer.decoder(
             self._embed(target, self.target_embedding),
             memory,
+            # torch's boolean masks are True where attention is forbidden, the contract's where it is allowed.
             tgt_mask=~masks.causal(T, T, target.device),
             tgt_key_padding_mask=target == pad,
             memory_key_padding_mask=source == pad,
@@ -97,6 +98,7 @@ def cross_entropy(config: Config) -> nn.Module:
 
 def clip(config: Config, gradients: Arrays) -> Arrays:
     """clip_grad_norm_ on copies."""
+    # clip_grad_norm_ reads `grad` of parameters, so each gradient needs one to hang on.
     carriers = {name: nn.Parameter(torch.tensor(np.zeros_like(g))) for name, g in gradients.items()}
     for name, carrier in carriers.items():
         carrier.grad = torch.tensor(np.asarray(gradients[name]))

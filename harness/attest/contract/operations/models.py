@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from attest.contract import parameters
-from attest.contract.operation import Form, Kind, Operation, Port, floats, ids, mask, register_operation
+from attest.contract.operation import (
+    Form,
+    Kind,
+    Method,
+    Operation,
+    Port,
+    floats,
+    ids,
+    mask,
+    register_operation,
+)
 from attest.contract.operations.generation import GENERATE
 from attest.contract.operations.layers import LAYER
 from attest.contract.operations.self_attention import HEAD_OPTIONS
@@ -50,6 +60,11 @@ LANGUAGE_MODEL = register_operation(
         sizes=SIZES,
         parameters=parameters.language_model,
         tables=LANGUAGE_MODEL_TABLES,
+        methods={
+            "packed": Method(
+                takes={"ids": IDS, "lengths": Port("B N", Kind.IDS)}, gives={"logits": "B T V", "loss": ""}
+            )
+        },
         streams=("ids",),
     )
 )

@@ -67,6 +67,13 @@ class Sampling(Part):
         if top_p is not None and not 0.0 < top_p <= 1.0:
             raise ValueError(f"top_p={top_p} must be above 0 and at most 1; use None to keep all")
 
+    def check_logits(self, logits: Array) -> None:
+        """One row of real numbers per sequence, whose largest is finite."""
+        if logits.ndim != 2 or not logits.shape[-1] or logits.dtype.kind != "f":
+            raise ValueError(f"logits shape={logits.shape} dtype={logits.dtype}: give real (B, V)")
+        if not np.isfinite(logits.max(axis=-1)).all():
+            raise ValueError("logits=nan or infinite at their maximum give no distribution")
+
 
 class Ranking(Part):
     """How finished hypotheses of different lengths compare."""
@@ -89,6 +96,7 @@ def _next_token_distribution(
 ) -> Array:
     parts.sampling.check_sampling(temperature, top_k, top_p)
     logits = np.asarray(logits)
+    parts.sampling.check_logits(logits)
     with np.errstate(all="ignore"):
         p = parts.sampling.next_token_distribution(logits, temperature, top_k, top_p)
     return p.astype(logits.dtype if logits.dtype == np.float64 else np.float32)

@@ -114,10 +114,14 @@ class TextCache(Part):
 
         def attend_to_past(y: Var) -> Var:
             grown.append(self.grow(held, y, own, past))
-            k, v = leaf(grown[-1].keys.array), leaf(grown[-1].values.array)
-            return self.parts.heads.attend(y, k, v, own, past)["output"]
+            return self.attended(grown[-1], y, own, past)
 
         return self.parts.layers.causal_block(x, attend_to_past, p), grown[-1]
+
+    def attended(self, grown: KeysAndValues, y: Var, p: Scope, where: Where) -> Var:
+        """What the new tokens read of all keys and values."""
+        k, v = leaf(grown.keys.array), leaf(grown.values.array)
+        return self.parts.heads.attend(y, k, v, p, where)["output"]
 
     def grow(self, held: KeysAndValues, y: Var, p: Scope, where: Where) -> KeysAndValues:
         """The keys and values of the new tokens, behind the old ones."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
-from attest.contract import Arrays
+from attest.contract import Arrays, Gradients
 from attest.contract.architectures import DECODER_ONLY
 from attest.reference.decoding.generator import ReferenceGenerator
 from attest.reference.decoding.text_cache import TextCache, TextState
@@ -42,6 +45,26 @@ class ReferenceLanguageModel(ReferenceModel):
         if not 0 <= count <= state.length:
             raise ValueError(f"count={count} is not among the {state.length} tokens read; take back fewer")
         return self.cache.rewind(state, int(count))
+
+    def packed(self, *, ids: Array, lengths: Array) -> dict[str, Array]:
+        given = self.accept_packed({"ids": ids, "lengths": lengths})
+        with np.errstate(all="ignore"):
+            return self.release(self.outputs("packed", self.scope(), given))
+
+    def accept_packed(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """Documents that fit into their rows."""
+        given = self.accept(inputs)
+        longest, room = int(given["lengths"].sum(axis=1).max(initial=0)), given["ids"].shape[1]
+        if longest > room:
+            raise ValueError(f"lengths sum to {longest} in a row of {room} ids; give shorter documents")
+        return given
+
+    def gradients(self, inputs: Arrays, cotangents: Arrays) -> Gradients:
+        """Of a call, or of `packed` where the inputs have lengths."""
+        if "lengths" not in inputs:
+            return super().gradients(inputs, cotangents)
+        with np.errstate(all="ignore"):
+            return self.backward("packed", self.accept_packed(inputs), cotangents)
 
 
 class ReferenceCompleter(ReferenceGenerator):

@@ -61,17 +61,37 @@ class Masks(Part):
         triangle = self.causal_allowed(T, S) if where.causal else None
         return self.combine_masks(where.mask, triangle)
 
+    def check_lengths(self, lengths: Array, size: int) -> None:
+        """One whole number per row, none beyond the keys there are."""
+        if lengths.ndim != 1 or lengths.dtype.kind not in "iu":
+            raise ValueError(f"lengths shape={lengths.shape} dtype={lengths.dtype}: give (B,) integers")
+        if lengths.size and not 0 <= lengths.min() <= lengths.max() <= size:
+            raise ValueError(f"lengths={lengths.tolist()} leave [0, size={size}]; enlarge size")
+
+    def check_sizes(self, T: int, S: int) -> None:
+        """Numbers of queries and keys."""
+        if min(T, S) < 0:
+            raise ValueError(f"T={T}, S={S} are not both lengths; give 0 or more")
+
+    def check_rows(self, ids: Array) -> None:
+        """One row of ids per sequence."""
+        if ids.ndim != 2:
+            raise ValueError(f"ids shape={ids.shape} is not (B, S); give one row per sequence")
+
 
 @function("length_mask")
 def _length_mask(parts: Parts, lengths: Array, size: int) -> Array:
+    parts.masks.check_lengths(np.asarray(lengths), size)
     return parts.masks.length_mask(np.asarray(lengths), size)
 
 
 @function("padding_mask")
 def _padding_mask(parts: Parts, ids: Array, pad_id: int) -> Array:
+    parts.masks.check_rows(np.asarray(ids))
     return parts.masks.padding_mask(np.asarray(ids), pad_id)
 
 
 @function("causal_mask")
 def _causal_mask(parts: Parts, T: int, S: int) -> Array:
+    parts.masks.check_sizes(T, S)
     return parts.masks.causal_allowed(T, S)

@@ -189,6 +189,30 @@ class length_of_the_longest_row(Masks):
         return super().length_mask(np.full_like(lengths, np.max(lengths)), size)
 
 
+@defect("M1.14c")
+class lengths_are_not_looked_at(Masks):
+    """A length beyond the size is cut off, and a negative one hides its row."""
+
+    def check_lengths(self, lengths: Array, size: int) -> None:
+        pass
+
+
+@defect("M1.14c")
+class sizes_are_not_looked_at(Masks):
+    """A negative number of queries gives a mask without rows."""
+
+    def check_sizes(self, T: int, S: int) -> None:
+        pass
+
+
+@defect("M1.14c")
+class axes_of_ids_are_not_looked_at(Masks):
+    """Ids of any rank give a mask of some rank."""
+
+    def check_rows(self, ids: Array) -> None:
+        pass
+
+
 @defect("M1.4c")
 class pad_id_hardcoded(Masks):
     """Padding is taken to be id 0."""

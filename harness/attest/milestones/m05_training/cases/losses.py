@@ -90,6 +90,19 @@ class LossCase(Case):
         logits[: self.B, : self.T], labels[: self.B, : self.T] = self.logits, self.labels
         return {"logits": logits, "labels": labels}
 
+    def misfits(self) -> dict[str, dict[str, Array]]:
+        """What is wrong, and the inputs that have no right loss."""
+        labels, beyond, below = self.labels, self.labels.copy(), self.labels.copy()
+        beyond[0, -1], below[0, -1] = self.V, -1
+        return {
+            "labels of a row less than the logits": {"labels": labels[:-1]},
+            "labels of a position less than the logits": {"labels": labels[:, :-1]},
+            "labels of a position more than the logits": {"labels": np.concatenate([labels, labels], 1)},
+            f"the label {self.V} of {self.V} classes": {"labels": beyond},
+            "the label -1": {"labels": below},
+            "logits without an axis of classes": {"logits": self.logits[..., 0]},
+        }
+
 
 LARGE_LOSSES = (
     LossCase(pad_id=257, seed=1).enlarged(WIDTHS[0]),

@@ -126,6 +126,7 @@ MANY_ARRAYS = (
     ClippingCase(arrays=20),
     ClippingCase(arrays=20, length=30.0, limit=5.0, dtype="float64", seed=1),
 )
+UNLIMITED = ClippingCase(length=30.0, limit=math.inf)
 # On both sides of every limit that is drawn; 1e-6, where an epsilon in the divisor would show; and zero,
 # where the factor is 0 / 0 without one.
 LENGTHS = (2.0, 0.5, 1e-6, 1e6, 0.0, 1.5, 30.0)

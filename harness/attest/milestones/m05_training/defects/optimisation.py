@@ -114,6 +114,14 @@ class always_rescaled(Clipping):
         return self.config.clip_norm / norm if norm else 1.0
 
 
+@defect("M5.6a")
+class limit_over_the_larger(Clipping):
+    """The factor is the limit over the larger of norm and limit: NaN for an infinite limit."""
+
+    def clip_factor(self, norm: float) -> float:
+        return self.config.clip_norm / max(norm, self.config.clip_norm)
+
+
 @defect("M5.6a", "M5.6")
 class never_clipped(Clipping):
     """The factor is computed and not used."""

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+import numpy as np
+
 from attest.contract import Arrays
 from attest.judging.catalogue import defect
+from attest.reference.component import ReferenceComponent
 from attest.reference.tape import Array
 from attest.reference.training.optimisation import Schedule
 from attest.reference.training.trainer import ReferenceTrainer
@@ -60,3 +63,24 @@ class interval_is_checked_after_the_first_step(ReferenceTrainer):
         if log_every < 1:
             self.step(batches[0])
         super().fit(batches, log_every, on_log)
+
+
+@defect("M5.12c")
+class labels_as_far_as_they_go(ReferenceComponent):
+    """The loss of fewer labels than logits is that of the logits which have one."""
+
+    def accept(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        given = dict(inputs)
+        if self.operation == "loss" and np.ndim(given["logits"]) == 3 and np.ndim(given["labels"]) == 2:
+            B, T = np.shape(given["labels"])
+            given["logits"] = np.asarray(given["logits"])[:B, :T]
+        return super().accept(given)
+
+
+@defect("M5.3")
+class labels_in_the_order_of_memory(ReferenceComponent):
+    """Labels are read in the order of their memory, whatever their strides say."""
+
+    def accept(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        given = super().accept(inputs)
+        return {n: x.ravel(order="K").reshape(x.shape) if n == "labels" else x for n, x in given.items()}

@@ -286,6 +286,14 @@ class mean_of_batch_means(ReferenceTrainer):
 
 
 @defect("M5.13")
+class at_least_two_tokens(ReferenceTrainer):
+    """Evaluation divides by two where there is a single token."""
+
+    def mean_loss(self, parts: Sequence[tuple[float, int]]) -> float:
+        return super().mean_loss(parts) / (2.0 if sum(tokens for _, tokens in parts) == 1 else 1.0)
+
+
+@defect("M5.13")
 class perplexity_of_smoothed_loss(ReferenceTrainer):
     """Perplexity is taken of the training objective."""
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 from hypothesis import strategies as st
 
 from attest.boundary import JudgedImplementation
-from attest.checks.arrays import expect_close, expect_gradients, expect_same_bits, expect_zero
+from attest.checks.arrays import expect_close, expect_gradients, expect_refused, expect_same_bits, expect_zero
+from attest.checks.layouts import LAYOUTS, laid_out
 from attest.checks.training import expect_within, whole_parameters
 from attest.contract import Array
+from attest.evidence import note_case
 from attest.judging.named import ONCE, named
 from attest.judging.options import sharpest
 from attest.judging.property import given, verifies
@@ -75,6 +78,25 @@ def loss_does_not_depend_on_the_split(impl: JudgedImplementation, case: LossCase
             total += tokens * float(loss_of(impl, case, case.logits[part], case.labels[part]))
     whole = np.asarray(total / int(case.real.sum()))
     expect_close(whole, case.expected, f"the weighted mean of rows up to {cut} and the rest", factor=2)
+
+
+@verifies("M5.3", effort=0.3)
+@given(case=loss_cases(min_rows=2, min_length=2), layout=st.sampled_from(LAYOUTS))
+def loss_of_any_memory_layout(impl: JudgedImplementation, case: LossCase, layout: str) -> None:
+    """Logits and labels give the same loss in every memory layout."""
+    given_ = laid_out(case.inputs, layout)
+    seen = impl.build("loss", case.config).as_given(**given_)["loss"]
+    expect_close(seen, case.expected_of(**given_), f"loss of {layout} arrays", factor=impl.factor("loss"))
+
+
+@verifies("M5.12c")
+def labels_that_do_not_fit_are_refused(impl: JudgedImplementation) -> None:
+    """Labels of another shape or outside the classes raise an exception."""
+    case = LossCase(B=3, T=4, V=7, dtype=impl.dtypes[0]).fitted(impl)
+    loss = impl.build("loss", case.config)
+    for what, changed in case.misfits().items():
+        note_case(what, "refusal")
+        expect_refused(partial(loss.component, **{**case.inputs, **changed}), what)
 
 
 @verifies("M5.3", effort=0.5)

@@ -18,6 +18,7 @@ from attest.judging.property import given, verifies
 from attest.milestones.m05_training.cases.optimisation import (
     LONG_ADAM,
     MANY_ARRAYS,
+    UNLIMITED,
     AdamCase,
     ClippingCase,
     ScheduleCase,
@@ -143,6 +144,13 @@ def clipping_keeps_the_direction(impl: JudgedImplementation, case: ClippingCase)
 @given(case=named(*MANY_ARRAYS))
 def many_arrays_are_clipped_together(impl: JudgedImplementation, case: ClippingCase) -> None:
     """20 arrays are multiplied by one factor."""
+    clipping_keeps_the_direction(impl, case)
+
+
+@verifies("M5.6a", effort=ONCE)
+@given(case=named(UNLIMITED))
+def an_infinite_limit_clips_nothing(impl: JudgedImplementation, case: ClippingCase) -> None:
+    """clip_norm = inf leaves every gradient as it is: inf over inf is no factor."""
     clipping_keeps_the_direction(impl, case)
 
 

@@ -313,6 +313,16 @@ def evaluation_is_the_loss_per_token(impl: JudgedImplementation, case: TrainingC
 
 
 @verifies("M5.13", effort=0.1)
+@given(case=training_cases(steps=1))
+def one_token_is_evaluated(impl: JudgedImplementation, case: TrainingCase) -> None:
+    """The loss of a batch with a single label is that of the label."""
+    trainer, asked = trainer_of(impl, case), (case.architecture.written, "labels")
+    one = {name: x[:1, :2] if name in asked and x.ndim == 2 else x[:1] for name, x in case.batches[0].items()}
+    wanted = case.shadow().evaluation_loss(whole_parameters(trainer), [one])
+    expect_within(trainer.evaluate([one])["loss"], wanted, "the evaluated loss of one token")
+
+
+@verifies("M5.13", effort=0.1)
 @given(case=training_cases(dropout=0.3, steps=3))
 def evaluation_follows_the_parameters(impl: JudgedImplementation, case: TrainingCase) -> None:
     """Evaluating the same list of batches after a step uses the new parameters."""

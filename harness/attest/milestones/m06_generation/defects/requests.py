@@ -43,3 +43,19 @@ class settings_of_sampling_are_not_looked_at(Sampling):
 
     def check_sampling(self, temperature: float, top_k: int | None, top_p: float | None) -> None:
         pass
+
+
+@defect("M6.10b")
+class nan_among_the_logits_is_a_token(Sampling):
+    """Logits are not looked at, so NaN and an empty row give what the arithmetic gives."""
+
+    def check_logits(self, logits: Array) -> None:
+        pass
+
+
+@defect("M6.10b")
+class a_start_wraps_ids(ReferenceTransformer):
+    """Ids of the source outside the vocabulary are taken modulo its size."""
+
+    def start(self, source: Array) -> Any:
+        return super().start(np.asarray(source) % self.config.source_vocab)

@@ -217,3 +217,11 @@ class drawing_at_zero_temperature_is_random(ReferenceGenerator):
 
     def walk(self, source: Array, max_len: int, chosen: dict[str, Any]) -> list[Hypothesis]:
         return super().walk(source, max_len, {**chosen, "temperature": chosen["temperature"] or 1.0})
+
+
+@defect("M6.7a")
+class another_default_seed(ReferenceGenerator):
+    """Without a seed the draws are those of seed 1."""
+
+    def defaults(self) -> dict[str, Any]:
+        return {**super().defaults(), "seed": 1}

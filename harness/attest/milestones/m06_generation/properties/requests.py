@@ -26,6 +26,14 @@ WRONG_SETTINGS: tuple[dict[str, Any], ...] = (
     {"top_p": 1.5},
     {"top_p": math.nan},
 )
+WRONG_LOGITS = {
+    "a NaN": np.array([[0.5, math.nan, 2.0, 0.0]], np.float32),
+    "positive infinity": np.array([[0.5, math.inf, 2.0, 0.0]], np.float32),
+    "nothing but negative infinity": np.full((1, 4), -math.inf, np.float32),
+    "a single axis": LOGITS[0],
+    "three axes": LOGITS[None],
+    "no classes": LOGITS[:, :0],
+}
 
 
 @verifies("M6.10b")
@@ -38,11 +46,23 @@ def a_state_refuses_what_does_not_fit(impl: JudgedImplementation, architecture: 
         """A new state for every question: a refused step may have used its state up."""
         return model.step(model.start(architecture.beginning(case.prompt)), tokens)[1]
 
+    stepped()  # not offered where the model has no steps
     for rows in ([-1], [case.B], [0, case.B], [[0]]):
         what = f"reorder with rows={rows} of {case.B}"
         _expect_refused(what, partial(model.component.reorder, stepped(), np.array(rows)))
     for what, wrong in _wrong_tokens(case, tokens):
         _expect_refused(what, partial(model.component.step, stepped(), wrong))
+    for what, prompt in _wrong_prompts(case):
+        _expect_refused(what, partial(model.component.start, prompt))
+
+
+def _wrong_prompts(case: CacheCase) -> Iterator[tuple[str, Any]]:
+    """Nothing where the architecture starts without a prompt."""
+    prompt = case.architecture.beginning(case.prompt)
+    if isinstance(prompt, np.ndarray):
+        V = case.config.source_vocab
+        yield f"a start with the id {V} of a vocabulary of {V}", np.full_like(prompt, V)
+        yield "a start with the id -1", np.full_like(prompt, -1)
 
 
 def _wrong_tokens(case: CacheCase, tokens: Any) -> Iterator[tuple[str, Any]]:
@@ -65,6 +85,17 @@ def a_distribution_refuses_settings_that_make_no_sense(impl: JudgedImplementatio
             impl.implementation.next_token_distribution, LOGITS.copy(), *{**plain, **changed}.values()
         )
         _expect_refused(f"next_token_distribution with {said}", ask)
+
+
+@verifies("M6.10b")
+def a_distribution_refuses_logits_that_have_none(impl: JudgedImplementation) -> None:
+    """Logits of another rank, without classes or without a finite maximum raise an exception."""
+    if not impl.offers("next_token_distribution"):
+        note_case("next_token_distribution is not offered", "refusal")
+        return
+    for what, logits in WRONG_LOGITS.items():
+        ask = partial(impl.implementation.next_token_distribution, logits.copy())
+        _expect_refused(f"next_token_distribution of logits with {what}", ask)
 
 
 def _expect_refused(what: str, call: Any) -> None:

@@ -237,6 +237,19 @@ def draws_repeat_with_their_seed(impl: JudgedImplementation, case: GenerationCas
         expect(seen == wanted, f"tokens {seen} were drawn with top_k=1, greedy takes {wanted}")
 
 
+@verifies("M6.7a", effort=0.2)
+@given(case=generation_cases())
+def the_default_seed_is_zero(impl: JudgedImplementation, case: GenerationCase) -> None:
+    """What is drawn without a seed is what seed 0 draws."""
+    if not impl.offers(case.architecture.generate):
+        return
+    component, request = case.generator(impl), case.request(method="sample", temperature=1.5)
+    seen, wanted = component(**request), component(**request, seed=0)
+    for name in ("tokens", "scores"):
+        expect(name in seen and name in wanted, f"generate returned no {name}")
+        expect_same_bits(seen[name], wanted[name], f"{name} drawn without a seed, beside seed 0")
+
+
 @verifies("M6.7a")
 def seeds_differ(impl: JudgedImplementation, architecture: Architecture) -> None:
     """No two of many seeds draw the same tokens, also where parity or last byte agree.

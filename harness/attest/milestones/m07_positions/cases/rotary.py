@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Self
@@ -11,8 +11,9 @@ import numpy as np
 from hypothesis import strategies as st
 
 from attest.boundary import JudgedImplementation
-from attest.contract import Array
+from attest.contract import Array, Config
 from attest.judging.cases import OperationCase, dtypes, picks, regimes, seeds
+from attest.judging.options import written_options
 
 FIELDS = ("rotary_base", "rotary_pairing", "rotary_fraction")
 LENGTHS = (2, 3, 5, 7, 4, 1)  # a single position shows little, so it is drawn once in six
@@ -86,9 +87,44 @@ class RotaryCase(OperationCase):
     def inputs(self) -> dict[str, Any]:
         return {**super().inputs, "positions": self.positions}
 
-    def moved(self, shift: int) -> dict[str, Any]:
-        """The same x, so many positions on."""
-        return self.with_inputs(positions=self.positions + shift)
+    def at_positions(self, positions: Array, x: Array | None = None) -> dict[str, Any]:
+        """The same x, or another, elsewhere."""
+        return self.with_inputs(positions=positions, x=self.x if x is None else x)
+
+    @property
+    def zero(self) -> Array:
+        """(B, T) of the first position."""
+        return np.zeros_like(self.positions)
+
+    @property
+    def other_positions(self) -> Array:
+        """(B, T): further positions of the same kind."""
+        return self.but(seed=self.seed + 1).positions
+
+    @cached_property
+    def keys(self) -> Array:
+        """(B, H, T, d): a second array to compare with."""
+        return self.draw(self.rng(4), self.B, self.H, self.T, self.d)
+
+    def lengths_of_pairs(self, x: Array) -> Array:
+        """(B, H, T, r / 2): how long each pair is."""
+        turned = x[..., : self.rotated].astype(np.float64)[..., by_pairs(self.config)(self.rotated)]
+        lengths: Array = np.hypot(turned[..., 0::2], turned[..., 1::2])
+        return lengths
+
+    def paired(self, pairing: str) -> Self:
+        """The same case with this pairing."""
+        return self.but(options=written_options({**self.chosen, "rotary_pairing": pairing}))
+
+
+def interleaving(rotated: int) -> Array:
+    """(r): where each feature of interleaved pairs stands among halves: 0, r/2, 1, r/2 + 1 ..."""
+    return np.arange(rotated).reshape(2, -1).T.reshape(-1)
+
+
+def by_pairs(config: Config) -> Callable[[int], Array]:
+    """The order in which the features of a pair stand side by side."""
+    return np.arange if config.rotary_pairing == "interleaved" else interleaving
 
 
 def fitting_width(width: int, fraction: float) -> int:

@@ -92,6 +92,25 @@ class SelfAttentionCase(OperationCase):
         given: dict[str, Any] = {} if self.at == "counted" else {"positions": self.positions}
         return {**super().inputs, **given, **({"causal": True} if self.causal else {})}
 
+    def moved(self, shift: int) -> dict[str, Any]:
+        """The same x, so many positions on."""
+        return self.with_inputs(positions=self.positions + shift)
+
+    def in_order(self, order: Array) -> dict[str, Any]:
+        """The tokens in another order, which stand where the others stood; for cases without a mask."""
+        return self.with_inputs(x=self.inputs["x"][:, order])
+
+    def seeing_itself(self, positions: Array) -> dict[str, Any]:
+        """Each token may see itself alone, so that its output is its own value."""
+        return self.with_inputs(mask=np.eye(self.T, dtype=bool), positions=positions)
+
+    def without_scores(self) -> dict[str, Array]:
+        """The parameters with queries and keys that are zero: the scores are what positions add to them."""
+        return {
+            name: np.zeros_like(x) if name.startswith(("query.", "key.")) else x
+            for name, x in self.parameters.items()
+        }
+
     def mask_of(self, name: str) -> Array | None:
         return None if self.mask == "none" else self.allowed
 

@@ -10,7 +10,10 @@ import numpy as np
 from attest.judging.catalogue import defect
 from attest.reference import ops
 from attest.reference.component import ReferenceComponent
+from attest.reference.parts.heads import MultiHead
 from attest.reference.parts.relative_positions import Rotary
+from attest.reference.parts.where import Where
+from attest.reference.scope import Scope
 from attest.reference.tape import Array, Var, node
 
 
@@ -37,7 +40,7 @@ class pairing_swapped(Rotary):
         return Rotary(self.config.but(rotary_pairing=word), self.parts)
 
 
-@defect("M7.2")
+@defect("M7.2", "M7.3")
 class frequencies_interleaved_rotation_half(Rotary):
     """A table whose frequencies stand twice side by side, for a rotation that pairs the halves."""
 
@@ -143,7 +146,7 @@ class positions_cast(Rotary):
         return super().angles(as_bfloat16(positions), rotated)
 
 
-@defect("M7.2")
+@defect("M7.2", "M7.15")
 class table_in_float32(Rotary):
     """The table is made in float32 although the model computes in float64."""
 
@@ -153,12 +156,93 @@ class table_in_float32(Rotary):
         return angles.astype(np.float64)
 
 
-@defect("M7.2")
+@defect("M7.2", "M7.3")
 class rotary_sin_cos_swapped(Rotary):
     """Sine and cosine are exchanged."""
 
     def cos_and_sin(self, angles: Array, eps: float) -> tuple[Var, Var]:
         return super().cos_and_sin(math.pi / 2 - angles, eps)
+
+
+@defect("M7.3")
+class positions_clamped(Rotary):
+    """Positions end at 4095: all further tokens stand there."""
+
+    def angles(self, positions: Array, rotated: int) -> Array:
+        return super().angles(np.minimum(positions, 4095), rotated)
+
+
+@defect("M7.3")
+class positions_scaled_not_frequencies(Rotary):
+    """Where a sequence is long, all its positions are scaled down to fit, so that near ones move too."""
+
+    def angles(self, positions: Array, rotated: int) -> Array:
+        longest = float(np.max(positions, initial=1))
+        return super().angles(positions * min(1.0, 2048.0 / longest), rotated)
+
+
+@defect("M7.3")
+class mixed_pairing(Rotary):
+    """Features are split into halves and joined as interleaved pairs."""
+
+    def joined(self, first: Var, second: Var) -> Var:
+        *leading, half = first.shape
+        return ops.reshape(ops.stack([first, second], axis=-1), (*leading, 2 * half))
+
+
+@defect("M7.3")
+class rotation_without_sign(Rotary):
+    """Both features of a pair get a difference, which is no rotation."""
+
+    def turned(self, first: Var, second: Var, cos: Var, sin: Var) -> tuple[Var, Var]:
+        right = super().turned(first, second, cos, sin)
+        return right[0], ops.sub(ops.mul(second, cos), ops.mul(first, sin))
+
+
+@defect("M7.3")
+class attention_factor_left_in(Rotary):
+    """Cosine and sine carry the factor that YaRN gives them, without its scaling."""
+
+    def turned(self, first: Var, second: Var, cos: Var, sin: Var) -> tuple[Var, Var]:
+        return super().turned(first, second, ops.scale(cos, 1.1), ops.scale(sin, 1.1))
+
+
+@defect("M7.3", "M7.4")
+class rotates_queries_only(MultiHead):
+    """Keys are not turned."""
+
+    def turned_keys(self, k: Var, p: Scope, where: Where) -> Var:
+        return self.normed(k, p, "key_norm")
+
+
+@defect("M7.4")
+class rotates_values(MultiHead):
+    """Values are turned like keys."""
+
+    def keys_and_values(self, x: Var, p: Scope, where: Where) -> tuple[Var, Var]:
+        k, v = super().keys_and_values(x, p, where)
+        return k, self.parts.positions.rotate(v, where)
+
+
+@defect("M7.4")
+class rotates_all(Rotary):
+    """The whole head is turned, whatever the fraction."""
+
+    def rotated_width(self, width: int) -> int:
+        return width
+
+
+@defect("M7.4")
+class rotates_last_part(Rotary):
+    """The last part of a head is turned and the leading part passes."""
+
+    def rotate_at(self, x: Var, positions: Array) -> Var:
+        rest = x.shape[-1] - self.rotated_width(x.shape[-1])
+        if not rest:
+            return super().rotate_at(x, positions)
+        order = [*range(rest, x.shape[-1]), *range(rest)]
+        turned = super().rotate_at(ops.index(x, (..., order)), positions)
+        return ops.index(turned, (..., np.argsort(order).tolist()))
 
 
 @defect("M7.17")
@@ -179,3 +263,14 @@ class positions_of_one_row_for_all(ReferenceComponent):
         if self.operation != "rotary" or np.shape(positions)[0] == np.shape(inputs["x"])[0]:
             return super().accept(inputs)
         return super().accept({**inputs, "positions": np.repeat(positions[:1], len(inputs["x"]), axis=0)})
+
+
+@defect("M7.16")
+class rotates_in_place(ReferenceComponent):
+    """The caller's array is turned."""
+
+    def __call__(self, **inputs: Any) -> dict[str, Array]:
+        found = super().__call__(**inputs)
+        if self.operation == "rotary":
+            inputs["x"][...] = found["output"]
+        return found

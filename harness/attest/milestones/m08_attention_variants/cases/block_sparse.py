@@ -22,8 +22,9 @@ BLOCKS = (2, 3, 1, 4, 5, 16)
 class BlockCase(HeadsApartCase):
     """`pattern` says which blocks a block sees; `per_head` that the heads differ.
 
-    local: its own and those beside it; strided: every second, counted from its own; global: the first one,
-    which also sees all; mixed: local and global; random: half of them, so that some see none.
+    local: its own and the one before it, for some heads the one behind it too; strided: every second or
+    third, counted from its own; global: one that all see, and one that sees all; mixed: local and global;
+    random: half of them, so that some see none. No pattern but strided is its own transpose.
     """
 
     kind: ClassVar[str] = "blocks"
@@ -57,10 +58,11 @@ class BlockCase(HeadsApartCase):
         return np.stack([self._pattern(np.arange(M)[:, None], np.arange(N)[None, :], h, rng) for h in heads])
 
     def _pattern(self, rows: Array, keys: Array, head: int, rng: np.random.Generator) -> Array:
-        near, first = np.abs(rows - keys) <= head % 3, (rows == head % 2) | (keys == head % 2)
+        back = rows - keys
+        near, first = (back <= 1) & (back >= -(head % 2)), (rows == 1 + head) | (keys == head % 2)
         made = {
             "local": near,
-            "strided": (rows - keys) % (2 + head % 2) == 0,
+            "strided": back % (2 + head % 2) == 0,
             "global": first,
             "mixed": near | first,
             "random": rng.random((rows.size, keys.size)) < 0.5,

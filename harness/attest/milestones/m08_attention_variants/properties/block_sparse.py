@@ -65,6 +65,17 @@ def all_blocks_are_full_attention(impl: JudgedImplementation, case: BlockCase) -
     expect_close(seen, wanted, f"output in blocks of {other.block}", factor=2 * component.widening)
 
 
+@verifies("M8.18", effort=0.5)
+@given(case=block_cases(patterns=("random", "local")))
+def blocks_do_not_outlive_their_call(impl: JudgedImplementation, case: BlockCase) -> None:
+    """A second call with other blocks of the same shape is answered by its own."""
+    component = case.loaded(impl)
+    component(**case.inputs)
+    others = case.with_inputs(blocks=~case.blocks)
+    seen = component(**others)["output"]
+    expect_close(seen, case.output_for(others), "output for other blocks", factor=component.widening)
+
+
 @verifies("M8.17", effort=0.5)
 @given(case=block_cases(), block=st.sampled_from((0, -1, 2.0, "2")))
 def a_block_that_is_no_size_is_refused(impl: JudgedImplementation, case: BlockCase, block: object) -> None:

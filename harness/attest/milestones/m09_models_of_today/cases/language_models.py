@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from hypothesis import strategies as st
 
-from attest.boundary import JudgedImplementation
+from attest.boundary import JudgedComponent, JudgedImplementation
 from attest.checks.arrays import expect_shape
 from attest.contract import Array
 from attest.judging.cases import OperationCase, dtypes, picks, seeds
@@ -130,6 +130,13 @@ class LanguageModelCase(OperationCase):
         """(B, T): where a token is no padding."""
         real: Array = self.ids != SPECIALS[self.special][0]
         return real
+
+    def loaded_anew(self, impl: JudgedImplementation) -> JudgedComponent:
+        """A component that has never read another length."""
+        component = self.unloaded(impl)
+        component.load(self.parameters)
+        component.eval()
+        return component
 
     def specified(self, seen: Array, other: Array) -> Array:
         """What the model says under padding is open."""

@@ -41,7 +41,7 @@ class divides_by_length_max(_Pooled):
     """The real tokens are added up and divided by the number of columns."""
 
     def wrong_shares(self, real: Array) -> Array:
-        return real / real.shape[1]
+        return np.asarray(real / real.shape[1])
 
 
 @defect("M9.13")
@@ -49,7 +49,7 @@ class divides_by_the_mean_length(_Pooled):
     """The real tokens are divided by the mean length of the batch."""
 
     def wrong_shares(self, real: Array) -> Array:
-        return real / real.sum(axis=1).mean()
+        return np.asarray(real / real.sum(axis=1).mean())
 
 
 @defect("M9.13")
@@ -109,7 +109,7 @@ class pooling_ignored(EncoderOnly):
     """The mean, whatever is configured."""
 
     def shares(self, real: Array) -> Array:
-        return real / np.maximum(real.sum(axis=1, keepdims=True), 1)
+        return np.asarray(real / np.maximum(real.sum(axis=1, keepdims=True), 1))
 
 
 @defect("M9.13")

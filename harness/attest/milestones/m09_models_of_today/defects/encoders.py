@@ -87,7 +87,7 @@ class position_by_batch(_Placed):
 
 
 @defect("M9.10", "M9.13")
-class positions_count_padding(_Placed):
+class encoder_positions_are_columns(_Placed):
     """Positions are columns, whatever stands before."""
 
     def place(self, ids: Array, where: Where) -> Where:

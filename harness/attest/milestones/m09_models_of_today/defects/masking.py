@@ -186,7 +186,7 @@ class only_what_changed_is_marked(TokenMasking):
     """A chosen token that was left as it is is not said to be chosen."""
 
     def marked(self, ids: Array, masked: Array, chosen: Array) -> Array:
-        return (ids != masked).astype(np.int64)
+        return np.asarray(ids != masked, np.int64)
 
 
 @defect("M9.11")
@@ -221,7 +221,7 @@ class loss_on_replaced_only(MaskedLoss):
     """A chosen token that was left as it is does not count."""
 
     def asked(self, ids: Array, masked: Array, chosen: Array) -> Array:
-        return super().asked(ids, masked, chosen) & (ids != masked)
+        return np.asarray(super().asked(ids, masked, chosen) & (ids != masked))
 
 
 @defect("M9.12")

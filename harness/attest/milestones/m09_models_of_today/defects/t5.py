@@ -143,7 +143,7 @@ class buckets_learn_in_the_first_layer_only(Relative):
 
 
 @defect("M9.14a")
-class bias_dropped_with_cache(Relative):
+class steps_lose_the_relative_bias(Relative):
     """Steps behind the first have no bias."""
 
     def bias(self, p: Scope, where: Where, T: int, S: int) -> Var | None:

@@ -54,7 +54,7 @@ def the_future_is_hidden_beside_a_cache(
     impl: JudgedImplementation, case: LanguageModelCase, first: int
 ) -> None:
     """In a prompt that is read in two steps of several tokens, later ids leave what was said before them."""
-    model, cut = case.loaded(impl), 1 + first % (case.T - 2)
+    model, cut = case.loaded_anew(impl), 1 + first % (case.T - 2)
     whole = in_two_steps(model, case.ids, cut)
     for t in range(1, case.T):
         how = f"of a prompt read in steps of {cut} and {case.T - cut} tokens"

@@ -40,7 +40,7 @@ law_holds(
     encoder_cases(wants=(BERT, TIED)),
     "masked_language_model",
     name="tied_models_equal_their_formula",
-    sentence="In the manner of BERT: learned positions, segments, their norm, GELU; and with a scaled lookup.",
+    sentence="In the manner of BERT: learned positions, segments, GELU; and with a scaled lookup.",
     effort=0.5,
 )
 laws_hold(

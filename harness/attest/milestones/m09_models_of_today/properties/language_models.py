@@ -37,7 +37,7 @@ law_holds(
 law_holds(
     GRADIENTS,
     "M9.17a",
-    language_model_cases(),
+    language_model_cases(wants=("", "", "positions:relative", "tie:true")),
     "language_model",
     name="gradients_of_the_language_model_are_right",
     effort=0.5,

@@ -27,7 +27,13 @@ WHOLE = (
     "encoder_layer",
     "decoder_layer",
     "transformer",
+    "rotary",
+    "self_attention",
+    "language_model",
 )
+# Two query heads read one key head, and both are turned: what is shared and what is turned back shows.
+OF_TODAY = {"positions": "rotary", "num_kv_heads": 1}
+TURNED = frozenset({"self_attention", "language_model"})
 PARTS = (*OWN, *NORMS, *WHOLE)
 SMALL = Config(
     d_model=8,
@@ -62,7 +68,8 @@ class TransposeCase(OperationCase):
 
     @property
     def config(self) -> Config:
-        return SMALL.but(dropout=self.dropout, activation=self.activation, dtype=self.dtype)
+        own = OF_TODAY if self.part in TURNED else {}
+        return SMALL.but(dropout=self.dropout, activation=self.activation, dtype=self.dtype, **own)
 
     @property
     def regimes(self) -> tuple[str, ...]:

@@ -1,14 +1,17 @@
-"""Correct attention in unusual clothes: every criterion of M8 must let these live.
+"""Correct chunked, linear and block-sparse attention in unusual clothes: every criterion lets them live.
 
 Shapes: q (B, H, T, d), k and v (B, H, S, d).
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from attest.judging.catalogue import variant
 from attest.reference import ops
+from attest.reference.parts.block_sparse import BlockSparse
 from attest.reference.parts.chunked import AllAtOnce, Chunked
 from attest.reference.parts.linear_attention import LinearAttention
 from attest.reference.parts.where import Where
@@ -114,3 +117,62 @@ def _sum(parts: list[Var]) -> Var:
     for part in parts[1:]:
         whole = ops.add(whole, part)
     return whole
+
+
+@variant("M8")
+class split_keys_merged(Chunked):
+    """The keys in two halves, merged by their log-sum-exp, the first half first."""
+
+    def __call__(self, q: Var, k: Var, v: Var, where: Where) -> dict[str, Var]:
+        S = k.shape[-2]
+        allowed = self.parts.masks.allowed(where, q.shape[-2], S)
+        cuts = [(0, S // 2), (S // 2, S)] if S > 1 else [(0, S)]
+        parts = [self._part(q, k, v, allowed, cut) for cut in cuts]
+        logs = np.stack([part["log_sum_exp"].value for part in parts])
+        top = np.where(np.isneginf(logs.max(0)), 0.0, logs.max(0))
+        shares = [ops.exp(ops.add(_finite(part["log_sum_exp"]), -top)) for part in parts]
+        total = _sum(shares)
+        inverse = np.where(total.value == 0, 0.0, 1.0 / np.where(total.value == 0, 1.0, total.value))
+        whole = ops.elementwise(total, inverse, -inverse * inverse)
+        mixed = [ops.mul(part["output"], _column(ops.mul(s, whole))) for part, s in zip(parts, shares)]
+        with np.errstate(divide="ignore"):
+            logarithm = ops.elementwise(total, np.log(total.value), inverse)
+        return {"output": _sum(mixed), "log_sum_exp": ops.add(logarithm, top)}
+
+    def _part(self, q: Var, k: Var, v: Var, allowed: Array | None, cut: tuple[int, int]) -> dict[str, Var]:
+        keys, values = (ops.index(x, (..., slice(*cut), slice(None))) for x in (k, v))
+        return super().__call__(q, keys, values, Where(self.allowed(allowed, *cut)))
+
+
+def _finite(logs: Var) -> Var:
+    """Minus infinity carries no gradient."""
+    return ops.where(~np.isneginf(logs.value), logs, -np.inf)
+
+
+def _column(x: Var) -> Var:
+    return ops.reshape(x, (*x.shape, 1))
+
+
+@variant("M8")
+class blocks_one_by_one(BlockSparse):
+    """Each block of queries gathers the keys of the blocks it sees, head by head."""
+
+    def __call__(self, q: Var, k: Var, v: Var, blocks: Array, where: Where) -> Var:
+        allowed = self.allowed(blocks, where, q.shape[-2], k.shape[-2])
+        allowed = np.broadcast_to(allowed, (q.shape[1], *allowed.shape[1:]))
+        heads = []
+        for h, seen in enumerate(allowed):
+            own = [ops.index(x, (slice(None), h)) for x in (q, k, v)]
+            heads.append(self._head(own[0], own[1], own[2], seen))
+        return ops.stack(heads, axis=1)
+
+    def _head(self, q: Var, k: Var, v: Var, seen: Array) -> Var:
+        rows = [slice(i, i + self.config.block) for i in range(0, len(seen), self.config.block)]
+        return ops.concat([self._rows(ops.index(q, (slice(None), r)), k, v, seen[r]) for r in rows], axis=1)
+
+    def _rows(self, q: Var, k: Var, v: Var, seen: Array) -> Var:
+        keys = np.flatnonzero(seen.any(axis=0))
+        if not keys.size:
+            return Var(np.zeros((*q.shape[:2], v.shape[-1])))
+        near: list[Any] = [ops.index(x, (slice(None), keys)) for x in (k, v)]
+        return self.parts.attention(q, near[0], near[1], Where(seen[:, keys]))["output"]

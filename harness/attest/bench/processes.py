@@ -1,4 +1,4 @@
-"""Every entrant in a process of its own, so that none slows another down.
+"""One process for every entrant, so that none slows another down.
 
 Thread pools that share a process share their waiting: with more threads than cores libgomp puts them to sleep
 at every barrier, and a greedy step of one row takes twice as long once another runtime has been used.
@@ -39,7 +39,7 @@ class Field:
         return [*from_requests(self.requests, self.device), *others], missing
 
 
-class Apart:
+class RemoteEntrant:
     """An entrant that is prepared, run and timed in another process."""
 
     def __init__(self, entrant: Entrant, field: Field) -> None:
@@ -78,11 +78,11 @@ class Apart:
 
 
 @contextmanager
-def apart(field: Field) -> Iterator[tuple[list[Apart], list[str]]]:
-    """Each entrant in a process of its own while the block runs, and the names that did not start."""
+def separate_processes(field: Field) -> Iterator[tuple[list[RemoteEntrant], list[str]]]:
+    """A process for each entrant while the block runs, and the names that did not start."""
     entrants, missing = field.entrants()
     with ExitStack() as stack:
-        started = [Apart(entrant, field) for entrant in entrants]
+        started = [RemoteEntrant(entrant, field) for entrant in entrants]
         for one in started:
             stack.callback(one.close)
         yield started, missing

@@ -1,0 +1,148 @@
+"""M8: heads that share keys, and heads of a width of their own."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
+
+from attest.boundary import JudgedImplementation
+from attest.checks.arrays import expect, expect_close, expect_refused, expect_same_bits
+from attest.contract.parameters import shapes
+from attest.judging.laws import FORMULA, GRADIENTS, SIDE_EFFECTS_IN_TRAINING
+from attest.judging.property import given, verifies
+from attest.milestones.m08_attention_variants.cases.heads import HeadsCase, called, heads_cases
+from attest.outcomes import Expected
+
+SMALL = ("unit", "init")
+
+
+@verifies("M8.1", large=1)
+@given(case=heads_cases(grouped=True))
+def grouped_heads_equal_their_formula(impl: JudgedImplementation, case: HeadsCase) -> None:
+    """Query head h reads key head h // (H / G), with every option that is claimed beside."""
+    FORMULA.check(impl, case)
+
+
+@verifies("M8.1")
+@given(case=heads_cases(grouped=True))
+def grouped_heads_are_repeated_key_heads(impl: JudgedImplementation, case: HeadsCase) -> None:
+    """As many key heads as query heads, each group's repeated one after the other, give the same."""
+    component = case.loaded(impl)
+    seen = component(**case.inputs)["output"]
+    whole = called(impl, case.with_option(num_kv_heads=None), case.repeated()).astype(np.float64)
+    wanted = Expected(whole, case.output.bound)
+    what = f"output of {case.config.kv_heads} key heads for {case.H} query heads"
+    expect_close(seen, wanted, what, factor=2 * component.widening)
+
+
+@verifies("M8.2")
+@given(case=heads_cases(grouped=True))
+def key_heads_have_their_own_parameters(impl: JudgedImplementation, case: HeadsCase) -> None:
+    """2 D H d + 2 D G d weights, and biases and norms, under their names and in their shapes."""
+    component = case.unloaded(impl)
+    seen = {name: value.shape for name, value in component.parameters().items()}
+    wanted = shapes("self_attention", case.config)
+    for name, shape in wanted.items():
+        found = seen.get(name)
+        expect(found == shape, f"parameter {name} has shape {found}, should be {shape}")
+    extra = sorted(seen.keys() - wanted.keys())
+    expect(not extra, f"there are further parameters: {', '.join(extra)}; nothing else is learned")
+
+
+@verifies("M8.2", effort=0.5)
+@given(
+    case=heads_cases(grouped=True, regimes=SMALL, masks=("none",), at=("counted",)),
+    which=st.sampled_from(("key", "value")),
+)
+def a_key_head_serves_its_group_alone(impl: JudgedImplementation, case: HeadsCase, which: str) -> None:
+    """With one key head changed, exactly the query heads of its group bring back something else."""
+    case = case.sharpest(impl)
+    c = case.config
+    group = case.seed % c.kv_heads
+    for head in range(c.num_heads):
+        before = case.watching(head)
+        changed = before[f"{which}.weight"].copy()
+        changed[case.rows_of(group)] += np.asarray(0.5, changed.dtype)
+        outputs = [called(impl, case, p) for p in (before, {**before, f"{which}.weight": changed})]
+        mine = head // (c.num_heads // c.kv_heads) == group
+        moved = bool((outputs[0] != outputs[1]).any())
+        expected = mine and (which == "value" or (case.W > 1 and case.T > 1))
+        sees = f"query head {head} {'changed' if moved else 'did not change'} with {which} head {group}"
+        expect(moved == expected or (mine and not expected), f"{sees} of {c.kv_heads}, should be the reverse")
+
+
+@verifies("M8.3", large=1)
+@given(case=heads_cases(own_width=True))
+def heads_of_their_own_width_equal_their_formula(impl: JudgedImplementation, case: HeadsCase) -> None:
+    """Scores are divided by the root of the head's width, and the output has the model's width."""
+    FORMULA.check(impl, case)
+
+
+@verifies("M8.3", effort=0.5)
+@given(case=heads_cases(own_width=True, masks=("none",), regimes=SMALL))
+def the_scale_is_that_of_the_head(impl: JudgedImplementation, case: HeadsCase) -> None:
+    """Four times as many features per head, of which the further ones are zero, and queries of twice the
+    size: the scores are the same, and so is the output."""
+    c = case.config
+    if c.positions in ("rotary",) or c.qk_norm or c.attention_scale is not None or case.fixed:
+        return  # features are paired, or their number counts elsewhere too
+    wide = case.with_option(head_width=4 * c.d_head)
+    component = wide.loaded(impl, widened(case))
+    seen = component(**case.inputs)["output"]
+    before = called(impl, case, case.parameters).astype(np.float64)
+    wanted = Expected(before, case.output.bound)
+    expect_close(seen, wanted, "output of heads with empty features", factor=2 * component.widening)
+
+
+def widened(case: HeadsCase) -> dict[str, np.ndarray]:
+    """Heads of four times the width: the further features are zero, and queries are doubled."""
+    d, made = case.config.d_head, {}
+    for name, value in case.parameters.items():
+        map_, kind = name.split(".")
+        if map_ in ("query", "key", "value"):
+            rows = value.reshape(-1, d, *value.shape[1:])
+            rows = rows * 2 if map_ == "query" else rows
+            empty = np.zeros((rows.shape[0], 3 * d, *rows.shape[2:]), rows.dtype)
+            made[name] = np.concatenate([rows, empty], axis=1).reshape(-1, *value.shape[1:])
+        elif map_ == "output" and kind == "weight":
+            columns = value.reshape(len(value), -1, d)
+            empty = np.zeros((*columns.shape[:2], 3 * d), value.dtype)
+            made[name] = np.concatenate([columns, empty], axis=2).reshape(len(value), -1)
+        else:
+            made[name] = value
+    return made
+
+
+@verifies("M8.16", effort=0.5)
+@given(case=heads_cases(grouped=True))
+def gradients_of_grouped_heads(impl: JudgedImplementation, case: HeadsCase) -> None:
+    """The gradient of a key head is the sum over the query heads of its group."""
+    GRADIENTS.check(impl, case)
+
+
+@verifies("M8.18", effort=0.3)
+@given(case=heads_cases(grouped=True))
+def grouped_heads_leave_no_trace(impl: JudgedImplementation, case: HeadsCase) -> None:
+    """In eval and in train mode."""
+    SIDE_EFFECTS_IN_TRAINING.check(impl, case)
+
+
+@verifies("M8.17", effort=0.5)
+@given(case=heads_cases(grouped=True), wrong=st.sampled_from((0, -1, 4, 7, 1.5)))
+def key_heads_that_do_not_divide_are_refused(
+    impl: JudgedImplementation, case: HeadsCase, wrong: object
+) -> None:
+    """num_kv_heads divides num_heads, or the builder or the first call raises."""
+    case = case.but(H=6).with_option(num_kv_heads=None)
+    config = case.config.but(num_kv_heads=wrong)
+    what = f"num_kv_heads={wrong!r} of 6 heads"
+    expect_refused(lambda: impl.raw_build("self_attention", config)(**case.inputs), what)
+
+
+@verifies("M8.2", effort=0.3)
+@given(case=heads_cases(grouped=True, regimes=SMALL, masks=("none", "keys")))
+def loaded_key_heads_come_back(impl: JudgedImplementation, case: HeadsCase) -> None:
+    """What `load` took, `parameters` returns to the bit."""
+    component = case.loaded(impl)
+    for name, value in component.parameters().items():
+        expect_same_bits(value, case.parameters[name], name)

@@ -1,0 +1,72 @@
+"""Implementations that are wrong at heart and look for another way to pass: each must fail under seal."""
+
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from attest.judging.property import load_properties
+from attest.records.plan import Plan, Target
+from attest.running.isolation import Isolation
+from attest.running.judging import Settings, judge
+from test_sealed import FORMULA, SPEC, sealed  # noqa: F401  the fixture
+
+HERE = Path(__file__).parent
+SEED = "knows_the_answers_of_a_seed"  # needs a run to learn from
+CHEATS = sorted(path.stem for path in (HERE / "cheats").glob("*.py") if path.stem not in (SEED, "heart"))
+CAUGHT_OPENLY = {  # by a criterion, without any seal
+    "changes_the_question", "patches_pytest", "raises_what_hypothesis_uses", "reads_shared_memory",
+    "reads_the_memory_of_its_parent", "returns_numbers_that_compare_well", "right_at_aligned_addresses",
+    "right_every_other_call", "right_for_small_inputs", "right_for_square_shapes",
+    "right_for_the_first_60_calls", "widens_its_bounds", "wrong_only_the_first_time",
+}  # fmt: skip
+ASKED = [c for c in SPEC.criteria if set(c.needs) == {"attention"}]
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a seal needs Linux")
+
+
+def verdicts(impl, *, seed=0):
+    """Of the criteria about attention alone, up to the first that does not pass."""
+    for criterion in ASKED:
+        properties = load_properties()[criterion.id]
+        record = judge(criterion, properties, impl, Settings(profile="quick", seed=seed))
+        yield record.criterion, record.verdict, record.reason
+        if record.verdict not in ("pass", "not run"):
+            return
+
+
+@pytest.mark.parametrize("name", CHEATS)
+def test_a_cheat_fails_under_seal(name, sealed):  # noqa: F811
+    """Each computes the wrong thing and tries to look right."""
+    *_, (criterion, verdict, reason) = verdicts(sealed(HERE / "cheats" / f"{name}.py"))
+    assert verdict in ("fail", "error"), f"{criterion} {verdict} {reason}"
+    assert "the harness failed" not in reason
+
+
+def test_answers_that_were_learned_for_a_seed_fail_with_another(tmp_path, sealed):  # noqa: F811
+    """With the same seed it passes, whatever the seal: that is why a sealed run draws a seed of its own."""
+    for name in (SEED, "heart"):
+        shutil.copy(HERE / "cheats" / f"{name}.py", tmp_path)
+    (tmp_path / "seen").mkdir()
+    (tmp_path / "learning").touch()
+    cheat = tmp_path / f"{SEED}.py"
+
+    def judged(seed):
+        return judge(FORMULA, load_properties()["M1.2"], sealed(cheat), Settings(profile="quick", seed=seed))
+
+    assert judged(0).verdict == "pass"
+    (tmp_path / "learning").unlink()
+    assert judged(0).verdict == "pass"
+    assert judged(1).verdict == "fail"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in CHEATS if name not in CAUGHT_OPENLY])
+def test_the_same_cheat_gets_through_without_a_seal(name, tmp_path):
+    """So it is the seal that stops it. M1.2 is the formula; each cheat forgets a factor of it."""
+    target = Target("cheat", "cheat", "cheat", path=str(HERE / "cheats" / f"{name}.py"))
+    process = Isolation(Plan((target,), ("M1.2",), profile="quick", reports=""), SPEC, target)
+    try:
+        assert process.judge(FORMULA).verdict == "pass"
+    finally:
+        process.close()

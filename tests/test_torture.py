@@ -1,0 +1,30 @@
+"""The attacks of `make torture`, a few of each kind: that they run, and what the pages say of them."""
+
+import warnings
+
+import pytest
+
+from torture.command_lines import lines, refusal_fault
+from torture.parsers import PARSERS
+from torture.plugins import plugins
+
+SOME_LINES = [
+    line for line in lines() if not line.startswith(("run", "bench", "selftest", "mutate", "trial"))
+]
+
+
+@pytest.mark.parametrize("parser", PARSERS, ids=lambda parser: parser.name)
+def test_spoiled_inputs_are_accepted_or_refused_in_one_line(parser, tmp_path):
+    warnings.simplefilter("error")
+    assert set(parser.fuzz(tmp_path / "fuzz", scale=0.02)) <= {"accepted", "refused"}
+
+
+@pytest.mark.parametrize("line", SOME_LINES[::9])
+def test_a_wrong_command_line_is_refused_in_one_sentence(line, tmp_path):
+    assert refusal_fault(line, tmp_path) == ""
+
+
+def test_every_attack_has_a_name_of_its_own():
+    names = [hostile.name for hostile in plugins()]
+    assert len(names) == len(set(names)) > 100
+    assert len(lines()) == len(set(lines())) >= 40

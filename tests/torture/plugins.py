@@ -1,0 +1,238 @@
+"""Hostile plugins as texts: each has one hostile piece in an otherwise correct plugin."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+CRITERIA = ("M1.5a", "M1.4b")  # causal_mask, where a hostile body is, and length_mask, where none is
+PLUGIN = """
+{top}
+import atexit, ctypes, gc, itertools, os, resource, signal, subprocess, sys, threading, time
+import numpy as np
+
+class Subject:
+    name = "{name}"
+    {declared}
+    def length_mask(self, lengths, size):
+        return (np.arange(size) < np.asarray(lengths)[:, None])[:, None]
+    def causal_mask(self, T, S):
+        {body}
+        return np.tri(T, S, S - T, dtype=bool)
+
+def attest_implementations():
+    {hook}
+    return [Subject()]
+"""
+BODIES = {
+    "segfault": "ctypes.string_at(0)",
+    "abort": "os.abort()",
+    "exit": "os._exit(0)",
+    "sys_exit": "sys.exit(0)",
+    "keyboard_interrupt": "raise KeyboardInterrupt",
+    "generator_exit": "raise GeneratorExit",
+    "odd_base_exception": "raise type('Odd', (BaseException,), dict())('x')",
+    "loop": "while True: pass",
+    "loop_in_c": "sum(itertools.repeat(1))",
+    "swallows_timeouts": """
+        while True:
+            try: time.sleep(1)
+            except BaseException: pass
+    """,
+    "blocks_signals": "signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65)); time.sleep(600)",
+    "ignores_the_alarm": """
+        signal.signal(signal.SIGALRM, signal.SIG_IGN); signal.setitimer(signal.ITIMER_REAL, 0)
+        time.sleep(600)
+    """,
+    "stops_itself": "os.kill(os.getpid(), signal.SIGSTOP)",
+    "stops_parent": "os.kill(os.getppid(), signal.SIGSTOP)",
+    "kills_parent": "os.kill(os.getppid(), 9)",
+    "kills_group": "os.killpg(0, 9)",
+    "forks": "os.fork() or time.sleep(600)",
+    "forks_a_few_daemons": """
+        for _ in range(5):
+            if not os.fork():
+                os.setsid(); time.sleep(600)
+    """,
+    "starts_a_server": "subprocess.Popen([sys.executable, '-m', 'http.server', '0'], start_new_session=True)",
+    "thread": "threading.Thread(target=time.sleep, args=(600,)).start()",
+    "many_threads": "[threading.Thread(target=time.sleep, args=(600,)).start() for _ in range(500)]",
+    "exit_handler_hangs": "atexit.register(time.sleep, 600)",
+    "exit_handler_at_exit": "atexit.register(os.abort); sys.exit(1)",
+    "writes_after_its_return": """
+        mask = np.tri(T, S, S - T, dtype=bool)
+        def spoil():
+            while True: mask[...] = ~mask
+        threading.Thread(target=spoil, daemon=True).start()
+        return mask
+    """,
+    "gc_callback_raises": "gc.callbacks.append(lambda *_: 1 / 0); gc.set_threshold(1)",
+    "gc_callback_interrupts": "gc.callbacks.append(lambda *_: os.kill(os.getpid(), 2)); gc.collect()",
+    "finaliser_raises": "type('Late', (), dict(__del__=lambda self: sys.exit(9)))()",
+    "finaliser_exits": "late = type('Late', (), dict(__del__=lambda self: os._exit(9)))(); del late",
+    "trace_raises": "sys.settrace(lambda *_: 1 / 0)",
+    "profile_exits": "threading.setprofile(lambda *_: sys.exit(1)); sys.setprofile(lambda *_: sys.exit(1))",
+    "excepthook_exits": "sys.excepthook = sys.unraisablehook = lambda *_: os._exit(1); 1 / 0",
+    "chdir": "os.chdir('/')",
+    "deletes_cwd": "import tempfile; os.chdir(tempfile.mkdtemp()); os.rmdir(os.getcwd())",
+    "closes_descriptors": "os.closerange(0, 256)",
+    "swaps_descriptors": """
+        for fd in range(3, 20):
+            try: os.dup2(0, fd)
+            except OSError: pass
+    """,
+    "leaks_descriptors": """
+        try:
+            while True: os.open("/", 0)
+        except OSError: pass
+    """,
+    "no_descriptors_left": "resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))",
+    "no_memory_left": "resource.setrlimit(resource.RLIMIT_AS, (2**20, 2**20))",
+    "no_file_sizes_left": "resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))",
+    "replaces_stdout": "sys.stdout = sys.stderr = sys.__stdout__ = sys.__stderr__ = None",
+    "closes_stdout": "sys.stdout.close(); sys.__stdout__.close()",
+    "patches_numpy": "np.tri = np.arange = np.array = np.asarray = None",
+    "patches_json": "import json; json.dumps = json.loads = None",
+    "patches_pytest": "sys.modules['pytest'] = sys.modules['attest'] = None",
+    "patches_time": "time.monotonic = time.perf_counter = time.sleep = lambda *_: float('nan')",
+    "patches_os": "os.write = os.read = os.close = os._exit = None",
+    "patches_builtins": "import builtins; builtins.open = builtins.print = builtins.isinstance = None",
+    "empties_modules": "sys.modules.clear()",
+    "empties_path": "sys.path[:] = []; sys.meta_path[:] = []",
+    "recursion": "return self.causal_mask(T, S)",
+    "memory": "np.ones(10**15)",
+    "surrogate": "raise ValueError('\\udcff')",
+    "escapes": "raise ValueError('\\x1b[2J\\x1b]0;owned\\x07')",
+    "mute_exception": "raise type('Mute', (Exception,), {'__str__': lambda self: 1 / 0})",
+    "exception_that_exits": "raise type('Mute', (Exception,), {'__str__': lambda self: sys.exit(3)})",
+    "exception_group": "raise BaseExceptionGroup('both', [KeyboardInterrupt(), SystemExit(0)])",
+    "endless_exception": "raise ValueError('x' * 10**8)",
+    "raises_a_skip": "import pytest; pytest.skip('not today')",
+    "raises_an_exit": "import pytest; pytest.exit('enough', 0)",
+    "raises_an_unfit_case": "import hypothesis; hypothesis.reject()",
+    "raises_the_end_of_an_example": """
+        from hypothesis.errors import StopTest
+        raise StopTest(0)
+    """,
+    "raises_a_time_limit": "from attest.outcomes import Timeout; raise Timeout('in time')",
+    "raises_not_run": "from attest.outcomes import NotRun; raise NotRun('no machine')",
+    "cancelled": "import asyncio; raise asyncio.CancelledError",
+    "floods_stderr": "os.write(2, b'x' * 3_000_000); 1 / 0",
+    "writes_no_utf8": "os.write(1, b'\\xff\\xfe' * 1000)",
+    "forges_records": """
+        for fd in [int(n) for n in os.listdir('/proc/self/fd') if int(n) > 2]:
+            try: os.write(fd, b'{}\\n')
+            except OSError: pass
+    """,
+    "returns_none": "return None",
+    "returns_liar": "return np.lib.stride_tricks.as_strided(np.ones(1, bool), (10**6, 10**6), (0, 0))",
+    "returns_a_lying_subclass": """
+        lie = property(lambda self: 1 / 0)
+        lies = dict(__array__=lambda *_: 1 / 0, shape=lie, dtype=lie, strides=lie, flags=lie)
+        return np.tri(T, S, S - T, dtype=bool).view(type('Lie', (np.ndarray,), lies))
+    """,
+    "returns_a_subclass_that_counts_as_equal": """
+        class Equal(np.ndarray):
+            def __array_ufunc__(self, *_, **__): return True
+            def __array_function__(self, *_): return True
+        return np.zeros((T, S), bool).view(Equal)
+    """,
+    "returns_objects": "return np.array([[type('E', (), {'__eq__': lambda *_: True})()] * S] * T)",
+    "returns_itself_in_itself": "found = []; found.append(found); return found",
+    "returns_what_exits_when_read": "return type('M', (dict,), dict(items=lambda s: sys.exit(1)))()",
+    "returns_a_memmap_of_nothing": """
+        import tempfile
+        file = tempfile.NamedTemporaryFile(); file.truncate(T * S)
+        found = np.memmap(file.name, bool, 'r+', shape=(T, S)); os.truncate(file.name, 0)
+        return found
+    """,
+    "environment": "os.environ.clear()",
+    "settings": "sys.setrecursionlimit(60); np.seterr(all='raise')",
+    "locale_and_mask": "import locale; locale.setlocale(locale.LC_ALL, 'C'); os.umask(0o777)",
+    "switches_never": "sys.setswitchinterval(1e9)",
+    "switches_collecting_off": "gc.disable(); gc.freeze()",
+}  # fmt: skip
+DECLARED = {
+    "dtypes_text": "dtypes = 'float32'",
+    "dtypes_unknown": "dtypes = ('float8',)",
+    "known_failures_words": "known_failures = ['M1.5a']",
+    "known_failure_number": "known_failures = [type('K', (), dict(criterion='M1.5a', reason=5))]",
+    "known_failures_endless": "known_failures = itertools.repeat(1)",
+    "wider_1e300": "wider_bounds = {'attention': 1e300}",
+    "wider_inf": "wider_bounds = {'attention': float('inf')}",
+    "wider_text": "wider_bounds = 'wide'",
+    "options_number": "options = 7",
+    "policy": "shape_policy = type('P', (), dict(min_size='x'))",
+    "supports_number": "supports = 7",
+    "claims_endless": "only = {'norm': 'x' * 10**7}",
+    "property_raises": "dtypes = property(lambda self: 1 / 0)",
+    "property_exits": "dtypes = property(lambda self: os._exit(0))",
+    "attributes_raise": "__getattr__ = lambda self, name: sys.exit(1)",
+    "attributes_all": "__getattr__ = lambda self, name: (lambda *_: 1 / 0)",
+    "description_endless": "description = 'x\\x1b' * 10**7",
+    "name_escape": "name = '\\x1b[31mred'",
+    "name_path": "name = '../../x'",
+    "name_changes": "name = property(lambda self: f'n{time.monotonic_ns()}')",
+}
+HOOKS = {
+    "hook_index_error": "[][0]",
+    "hook_none": "return None",
+    "hook_exit": "os._exit(3)",
+    "hook_interrupt": "raise KeyboardInterrupt",
+    "hook_hang_thread": "threading.Thread(target=time.sleep, args=(600,)).start()",
+    "hook_endless": "return (Subject() for _ in itertools.count())",
+    "hook_repeats_itself": "return [Subject()] * 9",
+    "hook_reads_input": "input('your name? ')",
+}
+TOPS = {
+    "import_crash": "import os; os.kill(os.getpid(), 11)",
+    "import_no_utf8": "import sys; sys.stdout.buffer.write(b'\\xff'); sys.stderr.buffer.write(b'\\xff')",
+    "import_forges_probe": "print('attest-probe {')",
+    "import_missing": "import no_such_module",
+    "import_syntax": "def (",
+    "import_null": "\x00",
+    "import_base_exception": "raise type('Odd', (BaseException,), dict())",
+    "import_replaces_its_module": "import sys; sys.modules[__name__] = None",
+    "import_hooks_imports": "import builtins; builtins.__import__ = lambda *_, **__: 1 / 0",
+    "import_warns_for_ever": "import warnings; warnings.showwarning = lambda *_: 1 / 0; warnings.warn('x')",
+}
+BUILDERS = {
+    "changes_its_config": "object.__setattr__(config, 'd_model', -1); return lambda **_: {}",
+    "config_without_fields": "config.__dict__.clear(); return lambda **_: {}",
+    "component_exits_when_asked": "return type('C', (), {'__getattribute__': lambda *_: os._exit(4)})()",
+    "component_is_a_class": "return BaseException",
+}
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """Name and text of a hostile plugin, and the criteria it is judged by."""
+
+    name: str
+    text: str
+    criteria: tuple[str, ...] = CRITERIA
+
+
+def plugin(name: str, **lines: str) -> str:
+    """The text of a plugin with these lines in their places."""
+    blank = {"top": "", "declared": "pass", "body": "pass", "hook": "pass"}
+    depths = {"top": 0, "declared": 4, "body": 8, "hook": 4}
+    text = PLUGIN
+    for place, line in {**blank, **lines}.items():
+        shown = textwrap.indent(textwrap.dedent(line).strip(), " " * depths[place]).strip()
+        text = text.replace(f"{{{place}}}", shown)
+    return text.replace("{name}", name)
+
+
+def plugins() -> Iterator[Plugin]:
+    """Every hostile plugin."""
+    places: Mapping[str, Mapping[str, str]] = {
+        "body": BODIES, "declared": DECLARED, "hook": HOOKS, "top": TOPS,
+    }  # fmt: skip
+    for place, found in places.items():
+        for name, line in found.items():
+            yield Plugin(name, plugin(name, **{place: line}))
+    for name, line in BUILDERS.items():
+        builder = f"def attention(self, config):\n    {line}"
+        yield Plugin(name, plugin(name, declared=builder), ("M1.2", "M1.4b", "M1.5a"))
