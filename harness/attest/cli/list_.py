@@ -79,7 +79,17 @@ def _show_offers(requests: tuple[str, ...]) -> None:
                 if names:
                     rest = f"   (not {', '.join(missing)})" if missing else ""
                     click.echo(f"  {milestone}  {', '.join(names)}{rest}")
+            if found["claims"]:
+                _show_wrapped("declares", found["claims"])
+            _show_wrapped("judged on", ", ".join(found["features"]))
+            _show_wrapped("padding", ", ".join(found["padding"]))
             click.echo(f"  computes in {', '.join(found['dtypes'])} on {', '.join(found['devices'])}")
+
+
+def _show_wrapped(label: str, text: str) -> None:
+    import textwrap
+
+    click.echo(textwrap.fill(text, 100, initial_indent=f"  {label:<10} ", subsequent_indent=" " * 13))
 
 
 def _show_families() -> None:

@@ -60,7 +60,10 @@ def _of_families(given: Any) -> Iterator[str]:
     if not isinstance(given, Mapping | list | tuple):
         yield f'families={_short(given)} is no list of families; write for example ("llama",)'
         return
-    from attest.families import families  # it is made of configs and stands on this package
+    try:
+        from attest.families import families  # it is made of configs and stands on this package
+    except ModuleNotFoundError:
+        return  # under seal no file of the spec can be seen; the other side checks what is declared
 
     for name in given:
         if name not in families():

@@ -8,6 +8,8 @@ import sys
 from typing import Any
 
 from attest.contract import Milestone
+from attest.contract.claims import claims_of
+from attest.contract.features import FEATURES
 from attest.milestone_registry import PARTS, bring_milestones, check_parts
 from attest.outcomes import Ended
 from attest.registry import BrokenPlugin, UsageError, load, offered, parse_request, printable, sentence
@@ -52,12 +54,16 @@ def _sent(milestone: Milestone) -> dict[str, Any]:
 
 
 def _described(implementation: Any) -> dict[str, Any]:
+    claims = claims_of(implementation)
     return {
         "name": implementation.name,
         "description": printable(str(getattr(implementation, "description", None) or "")),
         "offers": offered(implementation),
         "dtypes": [str(d) for d in getattr(implementation, "dtypes", None) or ("float32",)],
         "devices": [str(d) for d in getattr(implementation, "devices", None) or ("cpu",)],
+        "claims": printable(claims.sentence()),
+        "features": [feature.says for name, feature in FEATURES.items() if name in claims.features],
+        "padding": list(claims.padding),
     }
 
 

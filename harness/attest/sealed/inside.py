@@ -26,7 +26,7 @@ METHODS = (
     "parameters", "load", "buffers", "train", "eval", "gradients", "encode", "decode", "start", "step",
     "reorder", "rewind", "packed", "accumulate", "fit", "evaluate", "save", "compile_report",
 )  # fmt: skip
-CLAIMS = ("supports", "only", "padding", "backends", "computes", "batch_invariant")
+CLAIMS = ("supports", "only", "families", "padding", "backends", "computes", "batch_invariant")
 DECLARED = ("name", "description", "dtypes", "devices", "wider_bounds", "options", *CLAIMS)
 DEEPEST = 12  # levels of lists in lists that are written out
 LONGEST_ERROR = 20_000

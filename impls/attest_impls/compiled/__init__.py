@@ -97,7 +97,9 @@ class Compiled(Eager):
 
     # Nor with other positions, heads and layers: no model of today is compiled.
     rotary = alibi_slopes = relative_buckets = relative_bias = None  # type: ignore[assignment]
+    chunked_attention = linear_attention = block_sparse_attention = None  # type: ignore[assignment]
     self_attention = causal_layer = language_model = complete = None  # type: ignore[assignment]
+    language_model_loss = masked_language_model = classifier = None  # type: ignore[assignment]
     language_model_optimizer = language_model_trainer = None  # type: ignore[assignment]
 
     # The single pieces of M10 are not compiled: eager offers them.

@@ -11,7 +11,17 @@ from torch import nn
 
 from attest.contract import Array, Config
 
-from . import first_principles, language_model, masks, model, norms, positions, sampling
+from . import (
+    attention_variants,
+    encoder_models,
+    first_principles,
+    language_model,
+    masks,
+    model,
+    norms,
+    positions,
+    sampling,
+)
 from .checks import check_buckets, check_heads, check_lengths, check_rows_of_ids, check_sampling, check_sizes
 from .component import (
     AttentionComponent,
@@ -25,7 +35,7 @@ from .component import (
     component,
 )
 from .optimisation import LearningRate
-from .training import LanguageModelTrainer, Loss, Trainer
+from .training import LanguageModelTrainer, Loss, TextLoss, Trainer
 
 NETWORK = {"activation": ("silu", "gelu_tanh"), "gated": (True,)}
 # What attention of today has, and what a model made of it has.
@@ -49,10 +59,13 @@ MODEL = {
     "embedding_norm": "any",
     "head_bias": "any",
     "projection_scale": "any",
+    "segments": "any",
+    "pooling": "any",
 }
 OF_TODAY = (
     *("positional_encoding", "rotary", "relative_bias", "self_attention", "causal_layer"),
     *("language_model", "language_model_optimizer", "language_model_trainer", "complete"),
+    *("masked_language_model", "classifier"),
 )
 
 
@@ -166,11 +179,20 @@ class Eager:
     def relative_bias(self, config: Config) -> CheckedComponent:
         return component("relative_bias", positions.RelativeBias, config)
 
+    def chunked_attention(self, config: Config) -> CheckedComponent:
+        return component("chunked_attention", attention_variants.ChunkedAttention, config)
+
+    def linear_attention(self, config: Config) -> CheckedComponent:
+        return component("linear_attention", attention_variants.LinearAttention, config)
+
+    def block_sparse_attention(self, config: Config) -> CheckedComponent:
+        return component("block_sparse_attention", attention_variants.BlockSparseAttention, config)
+
     def self_attention(self, config: Config) -> CheckedComponent:
         return component("self_attention", language_model.SelfAttentionAlone, config)
 
     def causal_layer(self, config: Config) -> CheckedComponent:
-        return component("causal_layer", language_model.CausalLayerAlone, config)
+        return component("causal_layer", language_model.CausalLayer, config)
 
     def language_model(self, config: Config) -> LanguageModelComponent:
         return component("language_model", language_model.LanguageModel, config, LanguageModelComponent)
@@ -180,6 +202,15 @@ class Eager:
 
     def language_model_trainer(self, config: Config) -> LanguageModelTrainer:
         return LanguageModelTrainer(self.language_model(config), config)
+
+    def language_model_loss(self, config: Config) -> CheckedComponent:
+        return component("language_model_loss", TextLoss, config)
+
+    def masked_language_model(self, config: Config) -> CheckedComponent:
+        return component("masked_language_model", encoder_models.MaskedLanguageModel, config)
+
+    def classifier(self, config: Config) -> CheckedComponent:
+        return component("classifier", encoder_models.Classifier, config)
 
     def complete(self, config: Config) -> Completer:
         return component("complete", language_model.LanguageModel, config, Completer)

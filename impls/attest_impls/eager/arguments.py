@@ -6,6 +6,7 @@ checked again.
 Shapes: B batch, T queries, S keys, D width, V vocabulary.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,7 @@ from torch import Tensor
 from attest.contract import Config
 
 from .checks import (
+    check_boolean,
     check_broadcasts,
     check_floating,
     check_fresh,
@@ -61,6 +63,39 @@ def _attention(
     check_some("k", k.shape[-2])
     if mask is not None:
         check_broadcasts(mask, (*q.shape[:-1], k.shape[-2]))
+
+
+def _linear_attention(
+    config: Config, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, causal: bool = False
+) -> None:
+    """A mask hides keys from all queries: it has no rows of its own."""
+    _four_axes(config, q, k, v)
+    if mask is not None:
+        check_boolean("mask", mask)
+        B, S = k.shape[0], k.shape[2]
+        if tuple(mask.shape) not in ((1, S), (1, 1, S), (B, 1, S)):
+            raise ValueError(
+                f"mask shape={tuple(mask.shape)} is not ({B} or 1, 1, {S}); give one entry per key"
+            )
+
+
+def _block_sparse_attention(
+    config: Config, q: Tensor, k: Tensor, v: Tensor, blocks: Tensor, causal: bool = False
+) -> None:
+    _four_axes(config, q, k, v)
+    check_boolean("blocks", blocks)
+    H, rows, columns = q.shape[1], *(math.ceil(x.shape[2] / config.block) for x in (q, k))
+    if tuple(blocks.shape) not in ((H, rows, columns), (1, rows, columns)):
+        raise ValueError(
+            f"blocks shape={tuple(blocks.shape)} is not ({H} or 1, {rows}, {columns}); "
+            f"give one entry per {config.block} queries and {config.block} keys"
+        )
+
+
+def _four_axes(config: Config, q: Tensor, k: Tensor, v: Tensor) -> None:
+    _attention(config, q, k, v)
+    if q.ndim != 4:
+        raise ValueError(f"q shape={tuple(q.shape)} is not (B, H, T, d); give four axes")
 
 
 def _vectors(config: Config, x: Tensor) -> None:
@@ -164,6 +199,16 @@ def _step(config: Config, state: Any, tokens: Tensor) -> None:
         )
 
 
+def _encoder_model(config: Config, ids: Tensor, segments: Tensor | None = None) -> None:
+    check_ids("ids", ids, config.source_vocab, _last(config))
+    if segments is None:
+        return
+    if not config.segments or segments.shape != ids.shape:
+        shapes = f"segments shape={tuple(segments.shape)}, ids shape={tuple(ids.shape)}"
+        raise ValueError(f"{shapes} with segments={config.segments} do not fit; give one kind per token")
+    check_ids("segments", segments, config.segments)
+
+
 def _language_model(config: Config, ids: Tensor) -> None:
     check_ids("ids", ids, config.target_vocab, _last(config))
 
@@ -201,10 +246,19 @@ def _reorder(_: Config, state: Any, rows: Tensor) -> None:
 
 
 def _loss(_: Config, logits: Tensor, labels: Tensor) -> None:
-    if logits.ndim != 3 or logits.shape[:2] != labels.shape:
-        shapes = f"logits shape={tuple(logits.shape)}, labels shape={tuple(labels.shape)}"
-        raise ValueError(f"{shapes} are not (B, T, V) and (B, T); give one label per row of logits")
-    check_ids("labels", labels, logits.shape[-1])
+    _check_scored("labels", logits, labels)
+
+
+def _text_loss(_: Config, logits: Tensor, ids: Tensor) -> None:
+    _check_scored("ids", logits, ids)
+
+
+def _check_scored(name: str, logits: Tensor, ids: Tensor) -> None:
+    """Ids (B, T) of the classes that logits (B, T, V) speak of."""
+    if logits.ndim != 3 or logits.shape[:2] != ids.shape:
+        shapes = f"logits shape={tuple(logits.shape)}, {name} shape={tuple(ids.shape)}"
+        raise ValueError(f"{shapes} are not (B, T, V) and (B, T); give one id per row of logits")
+    check_ids(name, ids, logits.shape[-1])
 
 
 def _generate(config: Config, source: Tensor, max_len: int, **request: Any) -> None:
@@ -282,6 +336,9 @@ _CHECKS: dict[str, Callable[..., None]] = {
     "generate": _generate,
     "rotary": _rotary,
     "relative_bias": _relative_bias,
+    "chunked_attention": _attention,
+    "linear_attention": _linear_attention,
+    "block_sparse_attention": _block_sparse_attention,
     "self_attention": _self_attention,
     "causal_layer": _self_attention,
     "language_model": _language_model,
@@ -290,4 +347,7 @@ _CHECKS: dict[str, Callable[..., None]] = {
     "language_model.reorder": _pick,
     "language_model.rewind": _rewind,
     "complete": _complete,
+    "language_model_loss": _text_loss,
+    "masked_language_model": _encoder_model,
+    "classifier": _encoder_model,
 }

@@ -33,6 +33,7 @@ Shapes at the line ends:
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -151,8 +152,8 @@ class SelfAttention(nn.Module):
         return x.unflatten(-1, (-1, self.width)).transpose(1, 2)  # (B, T, H d) -> (B, H, T, d)
 
 
-class CausalLayer(Residual):
-    """Every position reads its own past, then computes by itself. `parallel`: both from the same input.
+class Layer(Residual):
+    """Every position reads what it may see, then computes by itself. `parallel`: both from the same input.
 
     in turn     x -> x + attention(norm0(x)), then x -> x + feed_forward(norm1(x)), for norm = "pre"
     parallel    x -> x + attention(norm0(x)) + feed_forward(norm1(x))
@@ -176,22 +177,52 @@ class CausalLayer(Residual):
         return self.join(x, self.norm1, self.feed_forward)  # (B, T, D)
 
 
-class CausalStack(Stack):
+class Layers(Stack):
     """The layers, the norm behind them if they are pre-norm, and one table of relative positions for all."""
 
-    def __init__(self, config: Config) -> None:
-        super().__init__(config, CausalLayer, config.num_decoder_layers)
+    def __init__(self, config: Config, depth: int) -> None:
+        super().__init__(config, Layer, depth)
         self.relative = relative_bias(config)
 
-    def forward(self, x: Tensor, sight: Sight, past: list[KeysValues]) -> Tensor:
+    def forward(self, x: Tensor, sight: Sight, past: Sequence[KeysValues | None]) -> Tensor:
         for layer, kept in zip(self.layers(), past, strict=True):
             x = layer(x, sight, kept)  # (B, T, D)
         return self.norm(x)  # (B, T, D)
 
 
+class TextModel(nn.Module):
+    """What every model of one text has: its tokens become vectors."""
+
+    def __init__(self, config: Config, vocabulary: str) -> None:
+        super().__init__()
+        self.config = config
+        self.scale = math.sqrt(config.d_model) if config.scale_embeddings else 1.0
+        self.embedding = TokenEmbedding(config, vocabulary)
+        self.position_embedding = added_positions(config)
+        self.embedding_norm = NORMS[config.norm_kind](config) if config.embedding_norm else nn.Identity()
+        self.dropout = nn.Dropout(config.dropout)
+
+    def embed(self, ids: Tensor, positions: Tensor, segments: Tensor | None = None) -> Tensor:
+        """Tokens (B, T) at positions (B, T), and what their segments (B, T, D) add where there are some."""
+        x = self.embedding(ids) * self.scale  # (B, T, D)
+        x = self.position_embedding.at(x if segments is None else x + segments, positions)  # (B, T, D)
+        return self.dropout(self.embedding_norm(x))  # (B, T, D)
+
+    def real(self, ids: Tensor) -> Tensor:
+        return padding_mask(ids, self.config.pad_id)[:, 0]  # (B, T): False at padding
+
+
+def positions_of(real: Tensor, before: int | Tensor = 0) -> Tensor:
+    """How many real tokens stand before each, `before` of them in earlier steps. Padding counts for none."""
+    return (before + real.cumsum(1) - 1).clamp(min=0)  # (B, T)
+
+
 @dataclass(frozen=True)
 class Past:
-    """What is kept of the tokens read so far. Padding is kept too, and never seen."""
+    """What is kept of the tokens read so far. Padding is kept too, and never seen.
+
+    Nothing is dropped, also where a window hides it by now: a past can be rewound by any number of tokens.
+    """
 
     real: Tensor  # (B, S): False at padding
     positions: Tensor  # (B, S)
@@ -206,23 +237,16 @@ class Past:
         return self.real.shape[1]
 
     def positions_of(self, real: Tensor) -> Tensor:
-        """Of tokens that come next: the number of real ones before each. Padding has that of the last one."""
-        before = self.real.sum(1, keepdim=True)  # (B, 1)
-        return (before + real.cumsum(1) - 1).clamp(min=0)  # (B, T)
+        """Of tokens that come next."""
+        return positions_of(real, self.real.sum(1, keepdim=True))  # (B, T)
 
 
-class LanguageModel(nn.Module):
+class LanguageModel(TextModel):
     """From ids to logits."""
 
     def __init__(self, config: Config) -> None:
-        super().__init__()
-        self.config = config
-        self.scale = math.sqrt(config.d_model) if config.scale_embeddings else 1.0
-        self.embedding = TokenEmbedding(config, "target_vocab")
-        self.position_embedding = added_positions(config)
-        self.embedding_norm = NORMS[config.norm_kind](config) if config.embedding_norm else nn.Identity()
-        self.dropout = nn.Dropout(config.dropout)
-        self.decoder = CausalStack(config)
+        super().__init__(config, "target_vocab")
+        self.decoder = Layers(config, config.num_decoder_layers)
         bias = config.bias if config.head_bias is None else config.head_bias
         self.projection = Linear(config.d_model, config.target_vocab, bias)
         if config.tie:
@@ -236,22 +260,19 @@ class LanguageModel(nn.Module):
 
         The given past stays as it is.
         """
-        real = padding_mask(ids, self.config.pad_id)[:, 0]  # (B, T)
+        real = self.real(ids)  # (B, T)
         positions = past.positions_of(real)  # (B, T)
         grown = Past(
-            torch.cat([past.real, real], 1),
-            torch.cat([past.positions, positions], 1),
+            torch.cat([past.real, real], 1),  # (B, S)
+            torch.cat([past.positions, positions], 1),  # (B, S)
             tuple(KeysValues(layer.k, layer.v) for layer in past.layers),
         )
         seen = sight(
             self.config, self.decoder.relative, positions, grown.positions, grown.real[:, None], causal=True
         )
-        x = self.decoder(self.embed(ids, positions), seen, grown.layers)  # (B, T, D)
-        return self.projection(x * self.config.projection_scale), grown
-
-    def embed(self, ids: Tensor, positions: Tensor) -> Tensor:
-        x = self.position_embedding.at(self.embedding(ids) * self.scale, positions)  # (B, T, D)
-        return self.dropout(self.embedding_norm(x))  # (B, T, D)
+        x = self.embed(ids, positions)  # (B, T, D)
+        x = self.decoder(x, seen, grown.layers)  # (B, T, D)
+        return self.projection(x * self.config.projection_scale), grown  # (B, T, V)
 
     def start(self, rows: int) -> Past:
         """A past without a token."""
@@ -283,8 +304,8 @@ class SelfAttentionAlone(SelfAttention):
         return super().forward(x, sight(self.config, self.relative, places, places, mask, causal))
 
 
-class CausalLayerAlone(CausalLayer):
-    """The layer by itself, in the same way."""
+class CausalLayer(Layer):
+    """A layer by itself, in the same way. It sees its own past only."""
 
     def __init__(self, config: Config) -> None:
         super().__init__(config)

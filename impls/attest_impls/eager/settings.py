@@ -12,6 +12,7 @@ NORMS = ("post", "pre")
 NORM_KINDS = ("layer", "rms")
 POSITIONS = ("sinusoidal", "learned", "rotary", "alibi", "relative", "none")
 PAIRINGS = ("halves", "interleaved")
+POOLINGS = ("mean", "first", "last")
 SCHEDULES = ("inverse_sqrt", "cosine")
 
 
@@ -50,16 +51,17 @@ def _one_of(words: tuple[str, ...]) -> Rule:
 _SIZES = (
     *("d_model", "num_heads", "num_encoder_layers", "num_decoder_layers"),
     *("source_vocab", "target_vocab", "max_len", "total_steps"),
-    *("relative_buckets", "relative_distance"),
+    *("relative_buckets", "relative_distance", "chunk", "block"),
 )
 _RULES: dict[str, Rule] = {
     **dict.fromkeys(_SIZES, _SIZE),
     **dict.fromkeys(("d_ff", "num_kv_heads", "head_width", "window"), _or_none(_SIZE)),
-    **dict.fromkeys(("bos_id", "eos_id", "warmup", "seed"), _INDEX),
+    **dict.fromkeys(("bos_id", "eos_id", "mask_id", "warmup", "seed", "segments"), _INDEX),
     "pad_id": _or_none(_INDEX),
     **dict.fromkeys(("dropout", "label_smoothing", "momentum", "beta1", "beta2"), _SHARE),
     **dict.fromkeys(("norm_eps", "peak_rate", "adam_eps", "rotary_base", "projection_scale"), _RATE),
     "attention_scale": _or_none(_RATE),
+    "num_classes": (lambda v: is_whole(v, 2), "is not an integer from 2; give two classes or more"),
     "rotary_fraction": (lambda v: is_number(v) and 0 < v <= 1, "is outside (0, 1]; give 1 for all of a head"),
     "clip_norm": (lambda v: v == math.inf or _RATE[0](v), "is not positive; give inf to clip nothing"),
     **dict.fromkeys(("bias", "gated", "scale_embeddings", "tie"), _FLAG),
@@ -71,6 +73,7 @@ _RULES: dict[str, Rule] = {
     "activation": _one_of(ACTIVATIONS),
     "positions": _one_of(POSITIONS),
     "rotary_pairing": _one_of(PAIRINGS),
+    "pooling": _one_of(POOLINGS),
     "schedule": _one_of(SCHEDULES),
 }
 
@@ -90,6 +93,11 @@ _CAUSAL_LAYER = (*_LAYER, *_HEADS, "norm_kind", "parallel")
 _LANGUAGE_MODEL = (
     *(*_CAUSAL_LAYER, "num_decoder_layers", "target_vocab", "pad_id", "bos_id", "eos_id", "max_len", "seed"),
     *("scale_embeddings", "embedding_norm", "tie", "head_bias", "projection_scale"),
+)
+_ENCODER_MODEL = (
+    *(*_LAYER, *(field for field in _HEADS if field != "window"), "norm_kind"),
+    *("num_encoder_layers", "source_vocab", "pad_id", "max_len", "seed", "segments"),
+    *("scale_embeddings", "embedding_norm", "head_bias"),
 )
 _TRAINING = (*_SCHEDULE, "clip_norm", "label_smoothing", "seed")
 
@@ -127,9 +135,15 @@ FIELDS: dict[str, tuple[str, ...]] = {
     "rotary": _ROTARY,
     "relative_bias": (*_RELATIVE, "num_heads"),
     "self_attention": _HEADS,
+    "chunked_attention": ("chunk",),
+    "linear_attention": (),
+    "block_sparse_attention": ("block",),
     "causal_layer": _CAUSAL_LAYER,
     "language_model": _LANGUAGE_MODEL,
     "complete": _LANGUAGE_MODEL,
+    "language_model_loss": ("label_smoothing", "pad_id"),
+    "masked_language_model": (*_ENCODER_MODEL, "mask_id", "tie", "projection_scale"),
+    "classifier": (*_ENCODER_MODEL, "pooling", "num_classes"),
 }
 
 
@@ -147,6 +161,8 @@ def check_config(operation: str, config: Config) -> None:
         _check_special_ids(config)
     if "source_vocab" in fields:
         _check_id_fits(config, "pad_id", "source_vocab")
+    if "mask_id" in fields:
+        _check_mask_id(config)
     if operation in ("generate", "complete") and config.pad_id is None:
         raise ValueError("pad_id=None leaves nothing to write behind a row that has ended; give an id")
 
@@ -186,6 +202,13 @@ def _check_special_ids(config: Config) -> None:
         raise ValueError(f"{shown} are not three different ids; give each its own")
     for name in special:
         _check_id_fits(config, name, "target_vocab")
+
+
+def _check_mask_id(config: Config) -> None:
+    """The token that stands for what is to be filled in is no padding."""
+    _check_id_fits(config, "mask_id", "source_vocab")
+    if config.mask_id == config.pad_id:
+        raise ValueError(f"mask_id={config.mask_id} is pad_id too; give each its own")
 
 
 def _check_id_fits(config: Config, name: str, vocabulary: str) -> None:

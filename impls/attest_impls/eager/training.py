@@ -53,6 +53,13 @@ class Loss(nn.Module):
         return {"loss": summed_loss(logits, labels, self.pad_id, self.smoothing) / tokens}
 
 
+class TextLoss(Loss):
+    """Of a language model: its logits at each token against the token that follows. The last one has none."""
+
+    def forward(self, logits: Tensor, ids: Tensor) -> dict[str, Tensor]:  # type: ignore[override]
+        return super().forward(logits[:, :-1], ids[:, 1:])
+
+
 class Trainer:
     """Model, Adam, schedule and clipping. Dropout of step n is drawn from (seed, n): nothing else is random.
 
