@@ -28,6 +28,7 @@ from attest.milestones.m09_models_of_today.cases.language_models import (
 MASK = 4  # none of SPECIALS
 ENCODER_PADDINGS = ("right", "left", "both", "none")
 BERT = "positions:learned,activation:gelu,embedding_norm:true,segments:2,scale_embeddings:false,tie:true"
+SMOOTH = "activation:gelu"
 TIED = "tie:true,scale_embeddings:true"
 
 
@@ -55,6 +56,11 @@ class EncoderCase(LanguageModelCase):
         if needed <= set(impl.claims.padding):
             return case
         return case.but(padding="right" if "right" in impl.claims.padding else "none")
+
+    def enlarged(self, width: int) -> Self:
+        """With GELU: of so many features one lies within rounding of zero, where the slope of ReLU jumps."""
+        large = super().enlarged(width)
+        return large.but(wants=self.wants or SMOOTH) if self.pick else large
 
     @cached_property
     def ids(self) -> Array:

@@ -34,7 +34,9 @@ class each_row_is_encoded_alone(EncoderOnly):
     """Padding is taken out, every row is encoded by itself, and zeros are put in its place."""
 
     def encode(self, ids: Array, segments: Array | None, p: Scope) -> Var:
-        rows = [self.one_row(ids[[b]], None if segments is None else segments[[b]], p) for b in range(len(ids))]
+        rows = [
+            self.one_row(ids[[b]], None if segments is None else segments[[b]], p) for b in range(len(ids))
+        ]
         return ops.concat(rows, axis=0)
 
     def one_row(self, ids: Array, segments: Array | None, p: Scope) -> Var:
