@@ -149,7 +149,7 @@ def _try(job: tuple[Presented, Asked]) -> Tried:
     tried = _at_seeds(implementation, who, asked)
     first = tried.judgement.first
     if first is not None and not who.correct and (asked.diagnose or who.looks_like):
-        said, named = _diagnosis(implementation, first, tried.seed)
+        said, named = named_by(implementation, first, tried.seed)
         return replace(tried, said=said, named=named)
     return tried
 
@@ -166,7 +166,7 @@ def _at_seeds(implementation: Any, who: Presented, asked: Asked) -> Tried:
     return tried
 
 
-def _diagnosis(implementation: Any, refusal: Refusal, seed: int) -> tuple[str, tuple[str, ...]]:
+def named_by(implementation: Any, refusal: Refusal, seed: int) -> tuple[str, tuple[str, ...]]:
     """What the diagnosis says of a failure, and the defects it names; it is not asked about an error."""
     property = next((p for p in unshrunk(refusal.criterion) if p.name == refusal.property_name), None)
     if refusal.verdict != FAIL or property is None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from attest.boundary import JudgedImplementation
-from attest.checks.arrays import expect_refused
+from attest.checks.arrays import expect_mask, expect_refused
 from attest.evidence import note_case
 from attest.judging.property import verifies
 
@@ -32,6 +32,16 @@ def masks_of_impossible_lengths_are_refused(impl: JudgedImplementation) -> None:
     _expect_refused(impl, "length_mask", ((what, (x, SIZE)) for what, x in LENGTHS.items()))
     _expect_refused(impl, "padding_mask", ((what, (x, 0)) for what, x in ROWS.items()))
     _expect_refused(impl, "causal_mask", SIZES.items())
+
+
+@verifies("M1.14c")
+def an_empty_mask_is_a_mask(impl: JudgedImplementation) -> None:
+    """No queries and no keys give a mask without rows or columns; they are lengths like any other."""
+    if not impl.offers("causal_mask"):
+        return
+    for T, S in ((0, SIZE), (0, 0)):
+        note_case(f"causal_mask of {T} queries and {S} keys", "empty")
+        expect_mask(impl.call("causal_mask", T, S), np.zeros((T, S), bool), f"causal_mask({T}, {S})")
 
 
 def _expect_refused(

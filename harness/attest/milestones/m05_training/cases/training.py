@@ -86,6 +86,12 @@ class TrainingCase(ArchitectureCase):
         return (*super().regimes, self.norm, self.schedule, f"clip {self.clip}")
 
     @property
+    def single(self) -> dict[str, Array]:
+        """The first row of the first batch, cut to one label where labels are the stream shifted."""
+        asked = (self.architecture.written, "labels")
+        return {n: x[:1, :2] if n in asked and x.ndim == 2 else x[:1] for n, x in self.batches[0].items()}
+
+    @property
     def pad_id(self) -> int:
         return SPECIALS[self.special][0]
 

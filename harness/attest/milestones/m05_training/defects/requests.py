@@ -65,6 +65,16 @@ class interval_is_checked_after_the_first_step(ReferenceTrainer):
         super().fit(batches, log_every, on_log)
 
 
+@defect("M5.12b")
+class nothing_to_predict_is_a_step(ReferenceTrainer):
+    """A target of one column, which leaves no label, gives a report and no update."""
+
+    def step(self, batch: Arrays) -> dict[str, float]:
+        if "target" in batch and np.shape(batch["target"])[1] == 1:
+            return {"loss": 0.0, "rate": 0.0}
+        return super().step(batch)
+
+
 @defect("M5.12c")
 class labels_as_far_as_they_go(ReferenceComponent):
     """The loss of fewer labels than logits is that of the logits which have one."""

@@ -285,6 +285,16 @@ class mean_of_batch_means(ReferenceTrainer):
         return float(np.mean([loss for loss, _ in parts]))
 
 
+@defect("M5.6")
+class a_step_counts_two_tokens(ReferenceTrainer):
+    """A step on a single token divides by two."""
+
+    def loss_and_gradients(self, batch: Arrays) -> tuple[float, int, dict[str, Array]]:
+        loss, tokens, gradients = super().loss_and_gradients(batch)
+        factor = 0.5 if tokens == 1 else 1.0
+        return factor * loss, tokens, {name: factor * g for name, g in gradients.items()}
+
+
 @defect("M5.13")
 class at_least_two_tokens(ReferenceTrainer):
     """Evaluation divides by two where there is a single token."""
@@ -309,7 +319,7 @@ class perplexity_in_bits(ReferenceTrainer):
         return float(2.0**loss)
 
 
-@defect("M5.13", "M5.7")
+@defect("M5.13")
 class evaluation_smooths(ReferenceTrainer):
     """Evaluation takes the smoothed loss."""
 

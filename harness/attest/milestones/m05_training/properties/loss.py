@@ -180,7 +180,7 @@ def smoothed_targets_sum_to_one(impl: JudgedImplementation, case: LossCase, shif
     expect_loss(impl, case, moved, case.labels, f"the smoothed loss with {shift:g} added to every logit")
 
 
-@verifies("M5.7", effort=0.2)
+@verifies("M5.13", effort=0.2)
 @given(case=training_cases(smoothing=(0.1,), steps=2))
 def evaluation_never_smooths(impl: JudgedImplementation, case: TrainingCase) -> None:
     """The evaluation of a trainer gives the plain loss."""

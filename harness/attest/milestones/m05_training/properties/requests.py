@@ -10,6 +10,7 @@ from attest.boundary import JudgedImplementation
 from attest.checks.arrays import expect_refused
 from attest.checks.training import expect_same_run
 from attest.contract import Architecture
+from attest.contract.architectures import SHIFTED
 from attest.evidence import note_case
 from attest.judging.property import verifies
 from attest.milestones.m05_training.cases.training import TrainingCase
@@ -42,6 +43,20 @@ def a_log_interval_is_at_least_one(impl: JudgedImplementation, architecture: Arc
         fit = partial(trainer.trainer.fit, list(case.batches), interval, lambda entry: None)
         _expect_refused(f"fit with log_every={interval}", fit)
         expect_same_run(trainer.parameters(), before, f"after fit with log_every={interval} was refused")
+
+
+@verifies("M5.12b")
+def a_batch_has_something_to_predict(impl: JudgedImplementation, architecture: Architecture) -> None:
+    """A batch without a stream, or whose labels are none, is refused, and the parameters stay."""
+    case = plain_case(impl, architecture)
+    trainer, batch, written = case.trainer(impl, case.parameters), case.batches[0], architecture.written
+    before = trainer.parameters()
+    wrong = {f"a batch without {written}": {n: x for n, x in batch.items() if n != written}}
+    if architecture.labels == SHIFTED:
+        wrong[f"a batch whose {written} has one column"] = {**batch, written: batch[written][:, :1]}
+    for what, given in wrong.items():
+        _expect_refused(f"a step with {what}", partial(trainer.trainer.step, given))
+        expect_same_run(trainer.parameters(), before, f"after {what} was refused")
 
 
 @verifies("M5.12b")

@@ -74,6 +74,13 @@ def forty_steps_equal_the_reference(impl: JudgedImplementation, case: TrainingCa
         expect_step(trainer, shadow, [batch])
 
 
+@verifies("M5.6", effort=0.1)
+@given(case=training_cases(steps=1))
+def one_token_is_a_step(impl: JudgedImplementation, case: TrainingCase) -> None:
+    """A step on a batch with a single label is that of the label."""
+    expect_step(trainer_of(impl, case), case.shadow(), [case.single])
+
+
 @verifies("M5.6d", effort=0.2)
 @given(case=training_cases(smoothing=(0.0, 0.1)))
 def padding_teaches_nothing(impl: JudgedImplementation, case: TrainingCase) -> None:
@@ -316,10 +323,9 @@ def evaluation_is_the_loss_per_token(impl: JudgedImplementation, case: TrainingC
 @given(case=training_cases(steps=1))
 def one_token_is_evaluated(impl: JudgedImplementation, case: TrainingCase) -> None:
     """The loss of a batch with a single label is that of the label."""
-    trainer, asked = trainer_of(impl, case), (case.architecture.written, "labels")
-    one = {name: x[:1, :2] if name in asked and x.ndim == 2 else x[:1] for name, x in case.batches[0].items()}
-    wanted = case.shadow().evaluation_loss(whole_parameters(trainer), [one])
-    expect_within(trainer.evaluate([one])["loss"], wanted, "the evaluated loss of one token")
+    trainer = trainer_of(impl, case)
+    wanted = case.shadow().evaluation_loss(whole_parameters(trainer), [case.single])
+    expect_within(trainer.evaluate([case.single])["loss"], wanted, "the evaluated loss of one token")
 
 
 @verifies("M5.13", effort=0.1)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from attest.judging.catalogue import defect
+from attest.reference.decoding.generator import Hypothesis, ReferenceGenerator
 from attest.reference.decoding.sampling import Sampling
 from attest.reference.models.transformer import ReferenceTransformer
 from attest.reference.tape import Array
@@ -59,3 +60,19 @@ class a_start_wraps_ids(ReferenceTransformer):
 
     def start(self, source: Array) -> Any:
         return super().start(np.asarray(source) % self.config.source_vocab)
+
+
+@defect("M6.2b")
+class a_column_of_padding_behind(ReferenceGenerator):
+    """The tokens have a column more than the longest result."""
+
+    def packed(
+        self, results: list[list[tuple[Hypothesis, float]]], chosen: dict[str, Any]
+    ) -> dict[str, Array]:
+        made = super().packed(results, chosen)
+        longer = np.pad(made["tokens"], ((0, 0), (0, 0), (0, 1)), constant_values=self.config.pad_id)
+        return {**made, "tokens": longer[..., : self.most]}
+
+    def __call__(self, *, max_len: int, **settings: Any) -> dict[str, Array]:  # type: ignore[override]
+        self.most = max_len
+        return super().__call__(max_len=max_len, **settings)

@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from hypothesis import strategies as st
 
 from attest.boundary import JudgedComponent, JudgedImplementation
 from attest.checks.arrays import expect, expect_refused, expect_same_bits
@@ -104,6 +105,17 @@ def expect_searched(impl: JudgedImplementation, case: BeamCase) -> None:
         tolerance = tolerance_of(read(impl, case, row, found), case.alpha, case.limit)
         if wanted.gap > 2 * tolerance:
             expect_best(found, wanted.results, tolerance)
+
+
+@verifies("M6.2b", effort=0.3)
+@given(case=beam_cases(), method=st.sampled_from(("beam", "greedy")))
+def no_padding_follows_the_longest(impl: JudgedImplementation, case: BeamCase, method: str) -> None:
+    """The last axis of the tokens is as long as the longest result."""
+    case = case if method == "beam" else case.but(K=1)
+    seen = case.generator(impl)(**case.request(method=method))
+    found = results_of(seen, case, case.B, case.K, case.limit)
+    longest, columns = max(len(tokens) for row in found for tokens, _ in row), seen["tokens"].shape[-1]
+    expect(columns == longest, f"{method} gave {columns} columns, the longest result has {longest} tokens")
 
 
 @verifies("M6.2", effort=0.3)
