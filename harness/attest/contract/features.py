@@ -85,6 +85,7 @@ FEATURES: Mapping[str, Feature] = {
     "chunked": Feature("attention in blocks of keys", operation="chunked_attention"),
     "linear": Feature("linear attention", operation="linear_attention"),
     "block_sparse": Feature("block-sparse attention", operation="block_sparse_attention"),
+    "capped": Feature("capped scores", "score_cap"),
     "scaled": Feature("a scale of attention of its own", "attention_scale"),
     "rms": Feature("RMSNorm", "norm_kind", "rms", "rms_norm", asked=True),
     "gated": Feature("a gated feed-forward network", "gated", True, asked=True),
