@@ -268,6 +268,13 @@ def _text_loss(_: Config, logits: Tensor, ids: Tensor) -> None:
     _check_scored("ids", logits, ids)
 
 
+def _masked_loss(_: Config, logits: Tensor, ids: Tensor, masked: Tensor, chosen: Tensor) -> None:
+    _check_scored("ids", logits, ids)
+    _check_scored("masked", logits, masked)
+    if chosen.shape != ids.shape:
+        raise ValueError(f"chosen shape={tuple(chosen.shape)} is not that of ids; give one mark per id")
+
+
 def _check_scored(name: str, logits: Tensor, ids: Tensor) -> None:
     """Ids (B, T) of the classes that logits (B, T, V) speak of."""
     if logits.ndim != 3 or logits.shape[:2] != ids.shape:
@@ -364,6 +371,7 @@ _CHECKS: dict[str, Callable[..., None]] = {
     "language_model.rewind": _rewind,
     "complete": _complete,
     "language_model_loss": _text_loss,
+    "masked_language_model_loss": _masked_loss,
     "masked_language_model": _encoder_model,
     "classifier": _encoder_model,
 }
