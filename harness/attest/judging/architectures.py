@@ -42,6 +42,11 @@ class ArchitectureCase(Case):
         raise NotImplementedError
 
     @property
+    def chosen_config(self) -> Config:
+        """The config before anything is computed with it."""
+        return self.config
+
+    @property
     def wanted(self) -> dict[str, Any]:
         """The options that the case does not leave open."""
         return {}
@@ -57,17 +62,17 @@ class ArchitectureCase(Case):
             return case
         plain, operation = case.but(pick=0, options=""), self.architecture.operation
         free = options_of(operation)
-        row = picked_options(impl, operation, free, max(self.pick, 1), plain.config, case.wanted)
+        row = picked_options(impl, operation, free, max(self.pick, 1), plain.chosen_config, case.wanted)
         own = {name: row.pop(option) for name, option in self.own_options.items() if option in row}
         return plain.but(options=written_options(row), **own).turnable()
 
     def unclaimed(self, impl: JudgedImplementation) -> bool:
         """Whether a case that was not drawn has options that the implementation does not claim."""
-        return bool(impl.claims.outside(self.architecture.operation, self.config))
+        return bool(impl.claims.outside(self.architecture.operation, self.chosen_config))
 
     def turnable(self) -> Self:
         """With heads that have an even number of features to turn, where they are turned."""
-        config = self.config
+        config = self.chosen_config
         odd = config.positions == "rotary" and (config.d_head * config.rotary_fraction) % 2
         return self.but(**{self.widens: 2 * getattr(self, self.widens)}).turnable() if odd else self
 

@@ -113,6 +113,10 @@ class TrainingCase(ArchitectureCase):
         return self.with_options(self.sized)
 
     @property
+    def chosen_config(self) -> Config:
+        return self.plain
+
+    @property
     def sized(self) -> Config:
         """The config without the options that were picked."""
         return Config(
