@@ -88,7 +88,7 @@ class Eager:
     name = "eager"
     description = "explicit from-scratch PyTorch"
     dtypes = ("float32", "float64", "bfloat16")
-    padding = ("none", "right", "left")
+    padding = ("none", "right", "left", "packed")
     supports: ClassVar[Any] = [
         NETWORK,
         {"operations": OF_TODAY, **NETWORK, **HEADS, **MODEL},
