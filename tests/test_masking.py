@@ -25,7 +25,8 @@ def test_the_seed_decides():
     first, same, other = (
         REFERENCE.mask_tokens(np.full((8, 64), 5), MASK, VOCABULARY, SPECIAL, seed) for seed in (4, 4, 5)
     )
-    assert (first == same).all() and (first != other).any()
+    assert (first == same).all()
+    assert (first != other).any()
 
 
 @pytest.mark.parametrize("wrong", [{"rate": 1.5}, {"rate": -0.1}, {"mask_id": 10}, {"ids": IDS + 3}])
