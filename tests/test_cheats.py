@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from attest.judging.property import load_properties
+from attest.outcomes import Ended, Violation
 from attest.records.plan import Plan, Target
 from attest.running.isolation import Isolation
 from attest.running.judging import Settings, judge
-from test_sealed import FORMULA, SPEC, sealed  # noqa: F401  the fixture
+from test_sealed import FORMULA, SPEC, attention, sealed  # noqa: F401  the fixture
 
 HERE = Path(__file__).parent
 SEED = "knows_the_answers_of_a_seed"  # needs a run to learn from
@@ -70,3 +71,31 @@ def test_the_same_cheat_gets_through_without_a_seal(name, tmp_path):
         assert process.judge(FORMULA).verdict == "pass"
     finally:
         process.close()
+
+
+FORGED = {
+    "too deep": "nested = 1\nfor _ in range(320): nested = ['list', [nested]]\nforge(['ok', nested], [])",
+    "no such kind": "forge(['ok', ['oracle', 1]], [])",
+    "an array of nobody": "forge(['ok', 1], [[77, 0, 8]])",
+    "an array beyond the memory": (
+        "forge(['ok', ['array', -9, ['<f8', [9], None, 0, 0, True], 2**40, 72]], [])"
+    ),
+    "an array that reaches beyond its bytes": (
+        "forge(['ok', ['array', -9, ['<f8', [2], [2**40], 0, 0, True], 0, 16]], [])"
+    ),
+    "an array of objects": "forge(['ok', ['array', -9, ['|O8', [1], None, 0, 0, True], 0, 8]], [])",
+    "a scalar of objects": "forge(['ok', ['scalar', '|O', '00' * 8]], [])",
+    "a question of no kind": "forge(['ask', 'next', 12345], [])",
+    "no list": "forge(*7 * 'x')",
+    "an endless number": "forge(['ok', ['object', 10**900, 'm', 'n', True, []]], [])",
+}
+
+
+@pytest.mark.parametrize("body", FORGED.values(), ids=list(FORGED))
+def test_forged_answers_cost_the_one_who_forges(body, sealed):  # noqa: F811
+    """It finds what answers for it, and lets that send what nobody who keeps to the rules would."""
+    find = "import gc\ninside = next(o for o in gc.get_objects() if type(o).__name__ == 'Inside')\n"
+    impl = sealed(f"{find}forge = lambda *said: inside.pipe.send(list(said))\n{body}\nreturn {{}}")
+    with pytest.raises((Ended, Violation)) as caught:
+        attention(impl)
+    assert "harness" not in str(caught.value)

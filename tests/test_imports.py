@@ -137,12 +137,13 @@ def test_compiled_stands_on_public_names_of_eager():
         assert used_names(path) & private == set(), f"{path.name} uses private names of eager"
 
 
-def test_eagers_model_file_refuses_nothing():
-    """Arguments are checked at the edge, so that the model reads like its paper."""
-    path = IMPLS / "eager" / "model.py"
+@pytest.mark.parametrize("name", ["model.py", "language_model.py", "encoder_models.py"])
+def test_eagers_model_files_refuse_nothing(name):
+    """Arguments are checked at the edge, so that a model reads like its paper."""
+    path = IMPLS / "eager" / name
     raised = [n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Raise)]
     assert raised == []
-    assert not any(name.endswith("arguments") for name in imports(path))
+    assert not any(found.endswith("arguments") for found in imports(path))
     assert len(path.read_text().splitlines()) <= 400
 
 

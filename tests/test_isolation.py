@@ -12,6 +12,7 @@ from attest.records.plan import Plan, Target
 from attest.registry import sentence
 from attest.running import isolation, timer
 from attest.running.isolation import Isolation
+from attest.running.one_criterion import judge_criterion
 from attest.spec import load_spec
 
 CAUSAL = "M1.5a"
@@ -88,6 +89,33 @@ def test_what_ends_a_process_costs_one_criterion(judged, body, reason):
     record, process = judged(body)
     assert (record.verdict, record.reason, record.internal) == ("error", reason, False)
     assert process.judge(SPEC.by_id["M1.4b"]).verdict == "not offered"  # a new process goes on
+
+
+# A strike within a finaliser or a callback of the collector is swallowed; the next comes five seconds later.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_the_clock_may_strike_anywhere(tmp_path):
+    """It runs in the process that judges alone, and whatever it interrupts there, a record comes out."""
+    (tmp_path / "mine.py").write_text(BODY.format(body="pass"))
+    target = Target("mine", "mine.py", "mine", path=str(tmp_path / "mine.py"))
+    found = set()
+    limits = [60.0, *(0.001 * 1.25**step for step in range(34))]  # the first time everything is imported
+    for seconds in limits:
+        plan = Plan((target,), (CAUSAL,), profile="quick", reports="", seconds=seconds)
+        record = judge_criterion(SPEC.by_id[CAUSAL], target, plan, SPEC)
+        assert record.verdict == "pass" or record.reason == f"did not finish within {seconds:g} s", record
+        found.add(record.verdict)
+        assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+    assert "error" in found
+
+
+def test_a_verdict_stands_when_it_dies_while_more_is_found_out(judged):
+    """It fails, and ends the process when diagnosis asks it again."""
+    asked_again = "'attest.diagnosis.likeness' in sys.modules"
+    record, process = judged(f"return os._exit(7) if {asked_again} else np.ones((T, S), bool)")
+    assert (record.verdict, record.criterion) == ("fail", CAUSAL)
+    assert record.failure.replay.criterion == CAUSAL
+    assert "ended the process" in record.failure.reproduction.reason
+    assert process.judge(SPEC.by_id["M1.4b"]).verdict == "not offered"
 
 
 def test_surrogates_and_escapes_are_made_visible(judged):

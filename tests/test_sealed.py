@@ -53,7 +53,7 @@ def attest_implementations():
 @pytest.fixture
 def sealed(tmp_path, monkeypatch):
     """Open a plugin in a sealed process; given text, a plugin whose attention has this body."""
-    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
     def open_plugin(plugin) -> JudgedImplementation:
         if isinstance(plugin, str):

@@ -32,6 +32,7 @@ class Criterion:
     hint: str
     symptoms: tuple[str, ...] = ()
     features: tuple[str, ...] = ()  # what it concerns; where none of them is claimed it is not asked
+    seen_in: tuple[str, ...] = ()  # whole models; one that is offered stands for a part that is not
 
     @property
     def milestone(self) -> str:

@@ -28,7 +28,7 @@ CRITERION = {
     "stands_on": LIST,
     "hint": TEXT,
 }
-OPTIONAL = {"symptoms": LIST, "features": LIST}
+OPTIONAL = {"symptoms": LIST, "features": LIST, "seen_in": LIST}
 Table = Mapping[str, Any]
 
 
@@ -108,6 +108,9 @@ def _criterion(path: Path, milestone: Table, given: Table, operations: Collectio
         if need not in operations and need not in CAPABILITIES:
             known = ", ".join(sorted(CAPABILITIES))
             refuse(path, f"{where}needs={need!r} is neither an operation nor one of {known}; correct it")
+    for model in row.get("seen_in", ()):
+        if model not in operations:
+            refuse(path, f"{where}seen_in={model!r} is not an operation; name a model that has the part")
     for feature in row.get("features", ()):
         if feature not in FEATURES:
             known = ", ".join(FEATURES)

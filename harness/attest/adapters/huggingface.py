@@ -94,7 +94,8 @@ class TransformersModel(TorchComponent):
                 past_key_values=state.cache,
                 use_cache=True,
             )
-        return out.logits.float().numpy(), CachedText(out.past_key_values, real)
+        wide = torch.float64 if self.config.dtype == "float64" else torch.float32
+        return out.logits.to(wide).numpy(), CachedText(out.past_key_values, real)
 
     def reorder(self, state: CachedText, rows: Array) -> CachedText:
         """The state whose row i is the old row rows[i]."""

@@ -16,11 +16,16 @@ if TYPE_CHECKING:
     from attest.trained.training import Trained
 
 
+MODELS = ("transformer", "gpt")
+
+
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--impl", "-i", required=True, metavar="IMPL",
               help="A registered name, file.py[:factory] or package.module:factory.")  # fmt: skip
+@click.option("--model", "-m", default="transformer", show_default=True, metavar="MODEL",
+              help="transformer, or gpt: a language model.")  # fmt: skip
 @click.option("--task", "-t", default="reverse", show_default=True, metavar="TASK",
-              help="copy, reverse, sort or operations.")  # fmt: skip
+              help="copy, reverse, sort or operations; of gpt entropy or a text file.")  # fmt: skip
 @click.option("--steps", default=1000, show_default=True, type=click.IntRange(1), metavar="N",
               help="Of other tasks, at most; it stops when 97 % of held-out inputs are right.")  # fmt: skip
 @click.option("--epochs", type=click.IntRange(1), metavar="N",
@@ -28,13 +33,15 @@ if TYPE_CHECKING:
 @click.option("--out", metavar="DIR", help="Where the checkpoint goes. [default: trained/IMPL-TASK]")
 @click.pass_context
 def command(
-    ctx: click.Context, impl: str, task: str, steps: int, epochs: int | None, out: str | None
+    ctx: click.Context, impl: str, model: str, task: str, steps: int, epochs: int | None, out: str | None
 ) -> None:
     """Train on sequences of 3 to 8 digits and keep the model in a directory for `attest generate`.
 
     The implementation's own checkpoint is in it too. Exit code 1 when the loss does not fall below 0.1.
     The task operations ("FIRST 3 1 4" is 3) has 10,000 examples and goes by epochs; it ends with a table of
     accuracies, a confusion matrix and curves, and with exit code 1 below 95 % of the test questions.
+    A language model (--model gpt) learns the source entropy, with exit code 1 where its loss does not come
+    within 0.05 of what the source itself loses, or the characters of a text file; see `attest complete`.
     """
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # tiny tensors are slower on several threads
     from attest.cli.flow import judged_implementations
@@ -43,6 +50,10 @@ def command(
     from attest.trained import digits
     from attest.trained.named import TASKS
 
+    if model not in MODELS:
+        raise click.UsageError(f"model={model!r} is unknown; use one of {', '.join(MODELS)}")
+    if model == "gpt":
+        ctx.exit(0 if _train_text(impl, task, steps, out) else 1)
     if task not in TASKS:
         raise click.UsageError(f"task={task!r} is unknown; use one of {', '.join(TASKS)}")
     if epochs is not None and task != digits.NAME:
@@ -56,18 +67,44 @@ def command(
         with collecting():
             if task == digits.NAME:
                 ctx.exit(0 if _train_operations(judged, epochs, directory) else 1)
-            model = _train(judged, task, steps, directory)
+            found = _train(judged, task, steps, directory)
     except NotOffered as reason:
         raise click.UsageError(
             f"{judged.name}: {reason}; only an implementation with a trainer trains"
         ) from None
     except Violation as violation:
         raise click.ClickException(f"{judged.name}: {violation.seen}") from None
-    where = f"below 0.1 from step {model.step_below}" if model.step_below else "not below 0.1"
-    click.echo(f"{judged.name} {task}: validation loss {model.validation_loss:.4f} ({where}), "
-               f"{100 * model.exact:.1f} % exact, {model.seconds:.0f} s")  # fmt: skip
+    where = f"below 0.1 from step {found.step_below}" if found.step_below else "not below 0.1"
+    click.echo(f"{judged.name} {task}: validation loss {found.validation_loss:.4f} ({where}), "
+               f"{100 * found.exact:.1f} % exact, {found.seconds:.0f} s")  # fmt: skip
     click.echo(f'{directory} written; next: attest generate --checkpoint {directory} "3 1 4 1 5"')
-    ctx.exit(0 if model.step_below else 1)
+    ctx.exit(0 if found.step_below else 1)
+
+
+def _train_text(impl: str, task: str, steps: int, out: str | None) -> bool:
+    """A language model on one of its texts."""
+    from attest.cli._texts import train_text
+    from attest.cli.flow import judged_implementations
+    from attest.evidence import collecting
+    from attest.outcomes import NotOffered, Violation
+    from attest.trained.texts import text_named
+
+    try:
+        text = text_named(task)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    judged = judged_implementations(impl)[0]
+    directory = Path(out or f"trained/{judged.name}-{text.name}")
+    check_directory(directory)
+    try:
+        with collecting():
+            return train_text(judged, text, steps, directory)
+    except NotOffered as reason:
+        raise click.UsageError(
+            f"{judged.name}: {reason}; only one with a language_model_trainer trains it"
+        ) from None
+    except Violation as violation:
+        raise click.ClickException(f"{judged.name}: {violation.seen}") from None
 
 
 def check_directory(directory: Path) -> None:

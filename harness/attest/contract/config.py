@@ -145,6 +145,7 @@ class Config:
     attention_scale: float | None = number(None, Holds.LIMIT, samples=(1.0, 0.3))  # None: 1 / sqrt(d)
     chunk: int = size(64)  # chunked attention reads so many keys at a time
     block: int = size(64)  # block-sparse attention: positions that one entry of `blocks` stands for
+    score_cap: float | None = number(None, Holds.LIMIT, samples=(5.0, 1.5))  # scores s become c tanh(s / c)
     qk_norm: bool = flag(False)  # RMSNorm of each query and key head, before it is turned
     qkv_bias: bool | None = flag(None)  # None: as bias says
     head_bias: bool | None = flag(None)  # of the last projection; None: as bias says

@@ -29,12 +29,13 @@ class Feature:
     value: Any = ANY
     operation: str = ""
     asked: bool = False
+    pieces: tuple[str, ...] = ()  # operations that are a piece of it; who offers one claims it as well
 
     def claimed(self, claims: Claims) -> bool:
         """Whether an implementation with these claims is judged on it."""
         if not claims.declared and self.asked:
             return True
-        if self.operation in claims.offers:
+        if claims.offers.intersection({self.operation, *self.pieces}):
             return True
         values = claims.values(self.option)
         return (
@@ -72,7 +73,9 @@ FEATURES: Mapping[str, Feature] = {
     "learned": Feature("learned positions", "positions", "learned"),
     "rotary": Feature("rotary positions", "positions", "rotary", "rotary"),
     "alibi": Feature("ALiBi", "positions", "alibi", "alibi_slopes"),
-    "relative": Feature("relative positions", "positions", "relative", "relative_bias"),
+    "relative": Feature(
+        "relative positions", "positions", "relative", "relative_bias", pieces=("relative_buckets",)
+    ),
     "interleaved": Feature("interleaved rotary pairs", "rotary_pairing", "interleaved"),
     "partial_rotary": Feature("rotary positions of a part of each head", "rotary_fraction"),
     "grouped": Feature("grouped key heads", "num_kv_heads"),
@@ -82,6 +85,7 @@ FEATURES: Mapping[str, Feature] = {
     "chunked": Feature("attention in blocks of keys", operation="chunked_attention"),
     "linear": Feature("linear attention", operation="linear_attention"),
     "block_sparse": Feature("block-sparse attention", operation="block_sparse_attention"),
+    "capped": Feature("capped scores", "score_cap"),
     "scaled": Feature("a scale of attention of its own", "attention_scale"),
     "rms": Feature("RMSNorm", "norm_kind", "rms", "rms_norm", asked=True),
     "gated": Feature("a gated feed-forward network", "gated", True, asked=True),
@@ -94,6 +98,10 @@ FEATURES: Mapping[str, Feature] = {
     "language_model_training": Feature("trained language models", operation="language_model_trainer"),
     "text_loss": Feature("the loss of a language model", operation="language_model_loss"),
     "completion": Feature("prompts that are completed", operation="complete"),
+    "masked_language_model": Feature("masked language models", operation="masked_language_model"),
+    "token_masking": Feature("tokens that are hidden", operation="mask_tokens"),
+    "masked_loss": Feature("the loss over hidden tokens", operation="masked_language_model_loss"),
+    "classifier": Feature("classifiers of sequences", operation="classifier"),
     "decoding": Ability("language models with a cache", "cache", operation="language_model"),
     "left_padding": Padding("padding on the left", value="left"),
     "packed": Padding("documents side by side", value="packed"),

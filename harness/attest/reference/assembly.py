@@ -33,13 +33,14 @@ from attest.reference.parts.initialisation import Initialisation
 from attest.reference.parts.layers import Layers
 from attest.reference.parts.linear import Linear, Projections
 from attest.reference.parts.linear_attention import LinearAttention
+from attest.reference.parts.masking import TokenMasking
 from attest.reference.parts.masks import Masks
 from attest.reference.parts.norms import LayerNorm, Residual, RMSNorm
 from attest.reference.parts.part import Part
 from attest.reference.parts.positions import Positions
 from attest.reference.parts.probabilities import CrossEntropy, Softmax
 from attest.reference.parts.relative_positions import POSITIONS, Alibi, PairByPair, Relative, Rotary
-from attest.reference.training.loss import Loss, Shift, TextLoss
+from attest.reference.training.loss import Loss, MaskedLoss, Shift, TextLoss
 from attest.reference.training.optimisation import Adam, Clipping, Schedule
 from attest.reference.training.updates import AdamW, Momentum, PlainAdam, Sgd
 
@@ -86,9 +87,11 @@ SLOTS: Mapping[str, Slot] = {
     "model": _only(EncoderDecoder),
     "language_model": _only(DecoderOnly),
     "encoder_only": _only(EncoderOnly),
+    "token_masking": _only(TokenMasking),
     "shift": _only(Shift),
     "loss": _only(Loss),
     "text_loss": _only(TextLoss),
+    "masked_loss": _only(MaskedLoss),
     "schedule": _only(Schedule),
     "clipping": _only(Clipping),
     "adam": _only(Adam),
@@ -134,9 +137,11 @@ class Parts:
     model: EncoderDecoder
     language_model: DecoderOnly
     encoder_only: EncoderOnly
+    token_masking: TokenMasking
     shift: Shift
     loss: Loss
     text_loss: TextLoss
+    masked_loss: MaskedLoss
     schedule: Schedule
     clipping: Clipping
     adam: Adam

@@ -15,22 +15,33 @@ from attest.records.record import FAIL, Record
 KNOWN = "the failure is declared; the case above is its witness"
 NOTHING = "the run was told to write nothing"
 LATE = "making one did not end within the time limit of the criterion"
+DIED = "the implementation ended the process when it was asked for one"
 
 
-def complete(
-    record: Record, properties: Sequence[Property], impl: JudgedImplementation, target: Target, plan: Plan
-) -> Record:
-    """The record with its failure filled in. Nothing here can change the verdict."""
-    if record.failure is None:
-        return record
-    property = next(p for p in properties if p.name == record.failure.property)
+def described(record: Record, properties: Sequence[Property], target: Target) -> Record:
+    """The record of a failure with what is known without asking the implementation again."""
+    assert record.failure is not None
+    property = _property(record, properties)
     required = (property.check.__doc__ or "").strip().partition("\n")[0]
     replay = _replay(record.failure, record, property, target)
-    record = record.but(failure=record.failure.but(required=required, replay=replay))
+    why = KNOWN if record.verdict != FAIL else DIED
+    return _with(record, required=required, replay=replay, reproduction=Reproduction(reason=why))
+
+
+def completed(
+    record: Record, properties: Sequence[Property], impl: JudgedImplementation, target: Target, plan: Plan
+) -> Record:
+    """The record with the defect it is like and a file that fails. Nothing here can change the verdict."""
     if record.verdict != FAIL:
-        return _with(record, reproduction=Reproduction(reason=KNOWN))
+        return record
+    property = _property(record, properties)
     record = _diagnosed(record, property, impl)
     return _with(record, reproduction=_reproduction(record, property, impl, target, plan))
+
+
+def _property(record: Record, properties: Sequence[Property]) -> Property:
+    assert record.failure is not None
+    return next(p for p in properties if p.name == record.failure.property)
 
 
 def _with(record: Record, **changes: object) -> Record:

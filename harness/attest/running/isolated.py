@@ -33,6 +33,7 @@ def _answer_all(start: dict[str, Any], asked: IO[str], told: IO[str]) -> None:
     from attest.judging.property import load_properties
     from attest.records.plan import Plan
     from attest.running.one_criterion import judge_criterion
+    from attest.running.timer import struck
 
     def tell(**answer: Any) -> None:
         told.write(json.dumps(answer) + "\n")
@@ -45,10 +46,11 @@ def _answer_all(start: dict[str, Any], asked: IO[str], told: IO[str]) -> None:
         load_properties()  # before the clock of the first criterion starts
     tell(ready=True)
     for line in asked:
-        record = judge_criterion(
-            spec.by_id[line.strip()], target, plan, spec, on_limit=lambda seconds: tell(limit=seconds)
-        )
-        tell(record=record.to_json())
+        record = judge_criterion(spec.by_id[line.strip()], target, plan, spec, tell=tell)
+        late = bool(struck())
+        tell(record=record.to_json(), last=late)
+        if late:  # whatever the clock interrupted, such as an import, may be half done
+            return
 
 
 if __name__ == "__main__":

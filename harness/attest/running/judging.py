@@ -166,6 +166,8 @@ def check_needs(criterion: Criterion, impl: JudgedImplementation) -> None:
         raise NotClaimed(_claims_none(criterion.features))
     for need in criterion.needs:
         if need in OPERATIONS and not impl.offers(need):
+            if whole := next((model for model in criterion.seen_in if impl.offers(model)), None):
+                raise NotClaimed(f"{need} is not offered by itself; it is judged inside {whole}")
             raise NotOffered(f"{need} is not offered")
         if need == "compiled" and not impl.compiled:
             raise NotOffered("the implementation does not declare compiled = True")

@@ -14,10 +14,10 @@ from attest.outcomes import Timeout
 from attest.records.plan import Plan, Target
 from attest.records.record import Record
 from attest.registry import BrokenPlugin, load, printable, sentence
-from attest.running.failure import complete
+from attest.running.failure import completed, described
 from attest.running.judging import Settings, judge
 from attest.running.sealing import sealed_implementations
-from attest.running.timer import cancel_timer, set_timer
+from attest.running.timer import cancel_timer, set_timer, struck
 from attest.sealed.implementation import SealedImplementation
 from attest.spec import Criterion, Spec
 from attest.trained.training import use_directory
@@ -50,15 +50,18 @@ def judge_criterion(
     spec: Spec,
     *,
     timed: bool = True,
-    on_limit: Callable[[float], None] = lambda seconds: None,
+    tell: Callable[..., None] = lambda **said: None,
 ) -> Record:
-    """The record, unless the implementation ends the process. `on_limit` hears the time limit."""
+    """The record, unless the implementation ends the process. `tell` hears the limit and a first verdict."""
     use_directory(plan.shared)
     blank = blank_record(criterion, target, plan, spec)
     try:
-        if timed:
-            set_timer(time_limit(criterion, plan))
-        return _cleaned(_judged(criterion, target, plan, spec, timed, on_limit), target)
+        try:
+            if timed:
+                set_timer(time_limit(criterion, plan))
+            return _cleaned(_judged(criterion, target, plan, spec, timed, tell), target)
+        finally:
+            cancel_timer()  # here, so that what the clock raises meanwhile meets the sentences below
     except BrokenPlugin as error:
         return blank.but(reason=str(error))
     except Timeout as error:
@@ -68,7 +71,8 @@ def judge_criterion(
             raise
         return blank.but(reason="the implementation raised KeyboardInterrupt")
     except BaseException as error:
-        return blank.but(reason=f"the harness failed: {sentence(error)}", internal=True)
+        late = struck()
+        return blank.but(reason=late or f"the harness failed: {sentence(error)}", internal=not late)
     finally:
         cancel_timer()
 
@@ -79,13 +83,13 @@ def _judged(
     plan: Plan,
     spec: Spec,
     timed: bool,
-    on_limit: Callable[[float], None],
+    tell: Callable[..., None],
 ) -> Record:
     impl = _implementation(target, plan)
     limit = time_limit(criterion, plan)
     if impl.compiled and plan.seconds is None:
         limit *= COMPILING
-    on_limit(limit)
+    tell(limit=limit)
     if timed:
         set_timer(limit)
     # What another plugin brings is imported only for its own criteria.
@@ -93,7 +97,15 @@ def _judged(
     settings = Settings(profile=plan.profile, seed=plan.seed, spec_version=spec.version, case=plan.case)
     # The label names the directory of the report, also where it differs from the implementation's name.
     record = judge(criterion, properties, impl, settings).but(implementation=target.label)
-    return complete(record, properties, impl, target, plan)
+    if struck():
+        raise Timeout(struck())
+    if record.failure is None:
+        return record
+    record = described(record, properties, target)
+    tell(
+        verdict=_cleaned(record, target).to_json()
+    )  # it stands, should the implementation end the process now
+    return completed(record, properties, impl, target, plan)
 
 
 def _cleaned(record: Record, target: Target) -> Record:

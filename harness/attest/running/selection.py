@@ -180,11 +180,11 @@ class Answer:
 def ask(request: Request, *, sealed: bool = False) -> Answer:
     """Import the plugin in a process of its own: one that exits, crashes or hangs costs nothing else."""
     target = printable(request.target)
-    with tempfile.TemporaryFile() as answer:
+    with tempfile.TemporaryDirectory(prefix="attest-probe-") as made, tempfile.TemporaryFile() as answer:
         # -P: a file of the working directory called json.py must not stand in for Python's own module.
         command = [sys.executable, "-P", "-m", "attest.running.probe", request.text, str(answer.fileno())]
         command += ["sealed"] if sealed else []
-        code = _ended(command, answer.fileno())
+        code = _ended(command, answer.fileno(), {"TMPDIR": made} if sealed else {})
         if code is None:
             return Answer(broken=f"{target}: importing it took over {PROBE_SECONDS} s")
         answer.seek(0)
@@ -196,14 +196,14 @@ def ask(request: Request, *, sealed: bool = False) -> Answer:
         return Answer(broken=f"{target}: importing it ended the process ({how})")
 
 
-def _ended(command: Sequence[str], answer: int) -> int | None:
+def _ended(command: Sequence[str], answer: int, environment: Mapping[str, str]) -> int | None:
     """The exit code of a probe, None where it took too long; nothing that it started lives on."""
     process = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
         pass_fds=[answer],
         start_new_session=True,
     )

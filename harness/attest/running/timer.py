@@ -21,12 +21,22 @@ def set_timer(seconds: float) -> None:
     """Start the clock of one criterion, anew where it runs. Main thread only."""
 
     def expired(signum: int, frame: FrameType | None) -> None:
-        raise Timeout(f"did not finish within {seconds:g} s")
+        _struck[:] = [f"did not finish within {seconds:g} s"]
+        raise Timeout(_struck[0])
 
+    _struck.clear()
     signal.signal(signal.SIGALRM, expired)
     # An interval repeats the signal: an implementation that swallows BaseException meets it again.
     signal.setitimer(signal.ITIMER_REAL, max(seconds, 1e-3), 5.0)
     faulthandler.dump_traceback_later(seconds + LAST, exit=True, file=_nowhere())
+
+
+def struck() -> str:
+    """What the clock said when it struck; empty where it has not.
+
+    The exception may have been swallowed, by a finaliser for one, or have become another one on its way.
+    """
+    return _struck[0] if _struck else ""
 
 
 def cancel_timer() -> None:
@@ -35,6 +45,7 @@ def cancel_timer() -> None:
     faulthandler.cancel_dump_traceback_later()
 
 
+_struck: list[str] = []
 _sink: list[int] = []
 
 

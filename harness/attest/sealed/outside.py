@@ -106,7 +106,7 @@ class Channel:
             raised, result = self._asked(name, parts)
         except Gone:
             raise Ended(f"the implementation {self._how()}") from None
-        except (Malformed, LookupError, TypeError, ValueError, AttributeError):
+        except (Malformed, LookupError, TypeError, ValueError, AttributeError, RecursionError):
             self.close()
             raise Ended("the implementation wrote into the answers") from None
         except BaseException:  # out of time or memory in the middle of an exchange: what follows is unknown

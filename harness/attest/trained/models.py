@@ -22,7 +22,7 @@ from attest.contract import ENCODER_DECODER, Architecture, Array, Config
 from attest.contract.architectures import architecture_named
 from attest.contract.parameters import shapes
 from attest.registry import printable, sentence
-from attest.trained.named import task_named
+from attest.trained.named import known_task
 
 PARAMETERS, ABOUT = "parameters.npz", "model.json"
 FORMAT = 1
@@ -100,7 +100,7 @@ def _model(directory: Path, about: dict[str, Any]) -> SavedModel:
         raise ValueError(f"{ABOUT} is not the description of a model")
     return SavedModel(
         implementation=name,
-        task=task_named(task).name,
+        task=known_task(task),
         config=_config(about["config"]),
         parameters=_parameters(directory / PARAMETERS),
         architecture=architecture_named(about.get("architecture", ENCODER_DECODER.name)),

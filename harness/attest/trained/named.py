@@ -5,6 +5,7 @@ from __future__ import annotations
 from attest.contract import ENCODER_DECODER, Architecture
 from attest.trained import digits
 from attest.trained.tasks import RULES, Task
+from attest.trained.texts import TEXTS
 
 TASKS = (*RULES, digits.NAME)
 
@@ -16,3 +17,8 @@ def task_named(name: str, architecture: Architecture = ENCODER_DECODER) -> Task 
     if name == digits.NAME:
         return digits.DigitOperations(architecture=architecture)
     return Task(name, architecture)
+
+
+def known_task(name: str) -> str:
+    """The name of a task of pairs or of text; ValueError where there is none."""
+    return name if name in TEXTS else task_named(name).name

@@ -13,6 +13,7 @@ from attest.contract import Config, ShapePolicy
 from attest_impls.eager import Eager, model
 from attest_impls.eager.model import Transformer
 from attest_impls.eager.norms import LayerNorm
+from attest_impls.eager.positions import PositionalEncoding
 from attest_impls.eager.training import Loss, Trainer
 
 from .component import (
@@ -85,7 +86,7 @@ class Compiled(Eager):
         return component("token_embedding", model.TokenEmbedding, config)
 
     def positional_encoding(self, config: Config) -> CompiledComponent:
-        return component("positional_encoding", model.PositionalEncoding, config)
+        return component("positional_encoding", PositionalEncoding, config)
 
     def input_embedding(self, config: Config) -> CompiledComponent:
         return component("input_embedding", model.InputEmbedding, config)

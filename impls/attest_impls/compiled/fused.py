@@ -30,7 +30,10 @@ class FusedAttention(MultiHeadAttention):
         self.bias = nn.Parameter(torch.cat([m.bias for m in maps]).detach()) if has_bias else None
         self.output = plain.output
 
-    def forward(self, query: Tensor, key_value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, None]:
+    def forward(
+        self, query: Tensor, key_value: Tensor, mask: Tensor | None = None, bias: Tensor | None = None
+    ) -> tuple[Tensor, None]:
+        assert bias is None, "a bias on the scores belongs to positions that are not offered"
         allowed = None if mask is None else mask.unsqueeze(-3)  # (..., 1, T, S)
         if query is not key_value:
             return self.read(query, *self.keys_values(key_value), allowed)
@@ -46,7 +49,9 @@ class FusedAttention(MultiHeadAttention):
         k, v = self.project(x, 1, 3).chunk(2, -1)
         return self.split(k), self.split(v)
 
-    def read(self, query: Tensor, k: Tensor, v: Tensor, allowed: Tensor | None) -> tuple[Tensor, None]:
+    def read(
+        self, query: Tensor, k: Tensor, v: Tensor, allowed: Tensor | None, bias: Tensor | None = None
+    ) -> tuple[Tensor, None]:
         return self.mixed(self.split(self.project(query, 0, 1)), k, v, allowed), None
 
     def mixed(self, q: Tensor, k: Tensor, v: Tensor, allowed: Tensor | None) -> Tensor:

@@ -67,6 +67,18 @@ OF_TODAY = (
     *("language_model", "language_model_optimizer", "language_model_trainer", "complete"),
     *("masked_language_model", "classifier"),
 )
+# What a model with encoder and decoder has beside, in the manner of T5 (arXiv 1910.10683).
+T5 = {
+    "operations": ("transformer", "optimizer", "trainer", "generate"),
+    "positions": ("relative", "none"),
+    "relative_buckets": "any",
+    "relative_distance": "any",
+    "norm_kind": "any",
+    "head_width": "any",
+    "attention_scale": "any",
+    "share_embeddings": "any",
+    "projection_scale": "any",
+}
 
 
 class Eager:
@@ -76,7 +88,11 @@ class Eager:
     description = "explicit from-scratch PyTorch"
     dtypes = ("float32", "float64", "bfloat16")
     padding = ("none", "right", "left")
-    supports: ClassVar[Any] = [NETWORK, {"operations": OF_TODAY, **NETWORK, **HEADS, **MODEL}]
+    supports: ClassVar[Any] = [
+        NETWORK,
+        {"operations": OF_TODAY, **NETWORK, **HEADS, **MODEL},
+        {**NETWORK, **T5},
+    ]
 
     def attention(self, config: Config) -> CheckedComponent:
         return component("attention", lambda _: nn.Identity(), config, AttentionComponent)

@@ -171,12 +171,12 @@ def _decoder(
 
 
 def _encode(config: Config, source: Tensor) -> None:
-    check_ids("source", source, config.source_vocab, config.max_len)
+    check_ids("source", source, config.source_vocab, _last(config))
 
 
 def _transformer(config: Config, source: Tensor, target: Tensor) -> None:
-    check_ids("source", source, config.source_vocab, config.max_len)
-    check_ids("target", target, config.target_vocab, config.max_len)
+    check_ids("source", source, config.source_vocab, _last(config))
+    check_ids("target", target, config.target_vocab, _last(config))
     check_same_batch("target", target, "source", source)
 
 
@@ -263,7 +263,7 @@ def _check_scored(name: str, logits: Tensor, ids: Tensor) -> None:
 
 def _generate(config: Config, source: Tensor, max_len: int, **request: Any) -> None:
     _check_request(config, max_len, **request)
-    check_ids("source", source, config.source_vocab, config.max_len)
+    check_ids("source", source, config.source_vocab, _last(config))
 
 
 def _complete(config: Config, prompt: Tensor, max_len: int, **request: Any) -> None:

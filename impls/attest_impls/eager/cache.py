@@ -58,13 +58,14 @@ def step(model: Transformer, state: State, tokens: Tensor) -> tuple[Tensor, Stat
     end = state.length + tokens.shape[1]
     state.past_seen[..., state.length : end] = model.seen(tokens)[:, None]
     x = model.target_embedding(tokens, state.length)  # (B, n, D)
+    bias = model.decoder.bias(tokens.shape[1], end, causal=True)  # (1, H, n, end)
     for i, layer in enumerate(model.decoder.layers()):
-        x = _cached_layer(layer, x, state, i)  # (B, n, D)
+        x = _cached_layer(layer, x, state, i, bias)  # (B, n, D)
     state.spent = True
-    return model.projection(model.decoder.norm(x)), replace(state, length=end, spent=False)
+    return model.logits(model.decoder.norm(x)), replace(state, length=end, spent=False)
 
 
-def _cached_layer(layer: DecoderLayer, x: Tensor, state: State, i: int) -> Tensor:
+def _cached_layer(layer: DecoderLayer, x: Tensor, state: State, i: int, bias: Tensor | None) -> Tensor:
     """The sublayers of DecoderLayer.forward. Keys and values come from the state, and new ones go there."""
     n = x.shape[1]
     end = state.length + n
@@ -72,7 +73,7 @@ def _cached_layer(layer: DecoderLayer, x: Tensor, state: State, i: int) -> Tenso
 
     def read_past(y: Tensor) -> Tensor:
         state.past[i, :, :, :, state.length : end] = torch.stack(layer.self_attention.keys_values(y))
-        return layer.self_attention.read(y, *state.past[i, ..., :end, :], allowed)[0]
+        return layer.self_attention.read(y, *state.past[i, ..., :end, :], allowed, bias)[0]
 
     def read_memory(y: Tensor) -> Tensor:
         return layer.cross_attention.read(y, *state.memory[i], state.memory_seen)[0]

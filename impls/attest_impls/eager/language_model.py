@@ -182,7 +182,6 @@ class Layers(Stack):
 
     def __init__(self, config: Config, depth: int) -> None:
         super().__init__(config, Layer, depth)
-        self.relative = relative_bias(config)
 
     def forward(self, x: Tensor, sight: Sight, past: Sequence[KeysValues | None]) -> Tensor:
         for layer, kept in zip(self.layers(), past, strict=True):

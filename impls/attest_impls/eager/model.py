@@ -33,14 +33,14 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from attest.contract import Config
 
 from .masks import causal_mask, left_aligned, padding_mask, without_unseen
-from .norms import NORMS, LayerNorm, widened
+from .norms import NORMS, widened
+from .positions import RelativeBias, added_positions
 
 
 def attention(
@@ -118,26 +118,32 @@ class MultiHeadAttention(nn.Module):
 
     def __init__(self, config: Config) -> None:
         super().__init__()
-        D = config.d_model
-        self.num_heads, self.dropout = config.num_heads, config.dropout
-        self.query, self.key, self.value, self.output = (Linear(D, D, config.bias) for _ in range(4))
+        D, inside = config.d_model, config.num_heads * config.d_head
+        self.num_heads, self.dropout, self.scale = config.num_heads, config.dropout, config.attention_scale
+        self.query, self.key, self.value = (Linear(D, inside, config.bias) for _ in range(3))
+        self.output = Linear(inside, D, config.bias)
 
-    def forward(self, query: Tensor, key_value: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """`mask` is (T, S) or (B or 1, T or 1, S), the same for all heads."""
+    def forward(
+        self, query: Tensor, key_value: Tensor, mask: Tensor | None = None, bias: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """`mask` is (T, S) or (B or 1, T or 1, S), the same for all heads; `bias` (1, H, T, S)."""
         if mask is not None:
             # Before the maps: in their gradient, too, hidden junk would be multiplied by zero.
             key_value = without_unseen(key_value, mask)
             mask = mask.unsqueeze(-3)  # (..., 1, T, S)
-        return self.read(query, *self.keys_values(key_value), mask)
+        return self.read(query, *self.keys_values(key_value), mask, bias)
 
     def keys_values(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """What a sequence x (B, S, D) offers to be read. A decoder that goes on later keeps them."""
         return self.split(self.key(x)), self.split(self.value(x))  # both (B, H, S, d)
 
-    def read(self, query: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    def read(
+        self, query: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, bias: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Attention of query (B, T, D) to keys and values (B, H, S, d)."""
         dropout = self.dropout if self.training else 0.0
-        heads, weights = attention(self.split(self.query(query)), k, v, mask, dropout=dropout)
+        q = self.split(self.query(query))  # (B, H, T, d)
+        heads, weights = attention(q, k, v, mask, False, dropout, self.scale, bias)
         return self.output(heads.transpose(1, 2).flatten(2)), weights  # (B, T, D), (B, H, T, S)
 
     def split(self, x: Tensor) -> Tensor:
@@ -189,37 +195,6 @@ class TokenEmbedding(nn.Embedding):
         return nn.functional.embedding(ids, self.weight, self.padding_idx)  # (B, T, D)
 
 
-def sinusoids(length: int, width: int, dtype: torch.dtype) -> Tensor:
-    """PE(p, 2i) = sin(p / 10000^(2i/D)) and PE(p, 2i+1) = cos(the same) (section 3.5).
-
-    An odd width ends in a sine. Worked out in float64: in half precision positions 256 and 257 have the
-    same angles.
-    """
-    pairs = np.arange(width) // 2
-    angles = np.arange(length)[:, None] / 10000.0 ** (2 * pairs / width)
-    table = np.where(np.arange(width) % 2 == 0, np.sin(angles), np.cos(angles))
-    return torch.tensor(table, dtype=dtype)  # (length, D)
-
-
-class PositionalEncoding(nn.Module):
-    """Adds to each position its row of a fixed table. The table is a buffer: nothing here is learned."""
-
-    table: Tensor
-
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        table = sinusoids(config.max_len, config.d_model, getattr(torch, config.dtype))
-        self.register_buffer("table", table, persistent=False)
-
-    def forward(self, x: Tensor, start: int = 0) -> Tensor:
-        """The first position of x is number `start`."""
-        return x + self.table[start : start + x.shape[1]]  # (B, T, D)
-
-    def at(self, x: Tensor, positions: Tensor) -> Tensor:
-        """x (B, T, D) whose tokens stand at positions (B or 1, T)."""
-        return x + self.table[positions]  # (B, T, D)
-
-
 class InputEmbedding(TokenEmbedding):
     """dropout(tokens * sqrt(d_model) + positions).
 
@@ -230,7 +205,7 @@ class InputEmbedding(TokenEmbedding):
     def __init__(self, config: Config, vocabulary: str = "source_vocab") -> None:
         super().__init__(config, vocabulary)
         self.scale = math.sqrt(config.d_model) if config.scale_embeddings else 1.0
-        self.positions = PositionalEncoding(config)
+        self.positions = added_positions(config)
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, ids: Tensor, start: int = 0) -> Tensor:
@@ -270,10 +245,10 @@ class EncoderLayer(Residual):
         super().__init__(config)
         self.self_attention = MultiHeadAttention(config)
         self.feed_forward = FeedForward(config)
-        self.norm0, self.norm1 = LayerNorm(config), LayerNorm(config)
+        self.norm0, self.norm1 = (NORMS[config.norm_kind](config) for _ in range(2))
 
-    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        x = self.join(x, self.norm0, lambda y: self.self_attention(y, y, mask)[0])  # (B, T, D)
+    def forward(self, x: Tensor, mask: Tensor | None = None, bias: Tensor | None = None) -> Tensor:
+        x = self.join(x, self.norm0, lambda y: self.self_attention(y, y, mask, bias)[0])  # (B, T, D)
         return self.join(x, self.norm1, self.feed_forward)  # (B, T, D)
 
 
@@ -285,21 +260,29 @@ class DecoderLayer(Residual):
         self.self_attention = MultiHeadAttention(config)
         self.cross_attention = MultiHeadAttention(config)
         self.feed_forward = FeedForward(config)
-        self.norm0, self.norm1, self.norm2 = (LayerNorm(config) for _ in range(3))
+        self.norm0, self.norm1, self.norm2 = (NORMS[config.norm_kind](config) for _ in range(3))
 
     def forward(
-        self, x: Tensor, memory: Tensor, mask: Tensor | None = None, memory_mask: Tensor | None = None
+        self,
+        x: Tensor,
+        memory: Tensor,
+        mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        bias: Tensor | None = None,
     ) -> Tensor:
         past = causal_mask(x.shape[1], x.shape[1], x.device)  # (T, T)
         if mask is not None:
             past = past & mask  # (B or 1, T, T)
-        x = self.join(x, self.norm0, lambda y: self.self_attention(y, y, past)[0])  # (B, T, D)
+        x = self.join(x, self.norm0, lambda y: self.self_attention(y, y, past, bias)[0])  # (B, T, D)
         x = self.join(x, self.norm1, lambda y: self.cross_attention(y, memory, memory_mask)[0])
         return self.join(x, self.norm2, self.feed_forward)  # (B, T, D)
 
 
 class Stack(nn.Module):
-    """Layers named "0", "1" ..., each with its own weights; a norm follows them if they are pre-norm."""
+    """Layers named "0", "1" ..., each with its own weights; a norm follows them if they are pre-norm.
+
+    Relative positions are a bias on the scores of self-attention. The layers share one table of them.
+    """
 
     def __init__(self, config: Config, build: Callable[[Config], nn.Module], depth: int) -> None:
         super().__init__()
@@ -307,9 +290,17 @@ class Stack(nn.Module):
         for i in range(depth):
             self.add_module(str(i), build(config))
         self.norm = NORMS[config.norm_kind](config) if config.norm == "pre" else nn.Identity()
+        self.relative = RelativeBias(config) if config.positions == "relative" else None
 
     def layers(self) -> Iterator[Any]:
         return (self.get_submodule(str(i)) for i in range(self.depth))
+
+    def bias(self, T: int, S: int, causal: bool) -> Tensor | None:
+        """For T queries, the last of which stands where the last of S keys stands."""
+        if self.relative is None:
+            return None
+        keys = torch.arange(S, device=self.relative.weight.device)[None]  # (1, S)
+        return self.relative(keys[:, S - T :], keys, causal)  # (1, H, T, S)
 
 
 class Encoder(Stack):
@@ -317,8 +308,9 @@ class Encoder(Stack):
         super().__init__(config, EncoderLayer, config.num_encoder_layers)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        bias = self.bias(x.shape[1], x.shape[1], causal=False)
         for layer in self.layers():
-            x = layer(x, mask)  # (B, T, D)
+            x = layer(x, mask, bias)  # (B, T, D)
         return self.norm(x)  # (B, T, D)
 
 
@@ -331,8 +323,9 @@ class Decoder(Stack):
     def forward(
         self, x: Tensor, memory: Tensor, mask: Tensor | None = None, memory_mask: Tensor | None = None
     ) -> Tensor:
+        bias = self.bias(x.shape[1], x.shape[1], causal=True)
         for layer in self.layers():
-            x = layer(x, memory, mask, memory_mask)  # (B, T, D)
+            x = layer(x, memory, mask, memory_mask, bias)  # (B, T, D)
         return self.norm(x)  # (B, T, D)
 
 
@@ -342,8 +335,12 @@ class Transformer(nn.Module):
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.config = config
-        self.source_embedding = InputEmbedding(config, "source_vocab")
-        self.target_embedding = InputEmbedding(config, "target_vocab")
+        if config.share_embeddings:
+            self.embedding = InputEmbedding(config, "target_vocab")
+            self.source_embedding = self.target_embedding = self.embedding
+        else:
+            self.source_embedding = InputEmbedding(config, "source_vocab")
+            self.target_embedding = InputEmbedding(config, "target_vocab")
         self.encoder = Encoder(config)
         self.decoder = Decoder(config)
         self.projection = Linear(config.d_model, config.target_vocab, config.bias)
@@ -362,8 +359,10 @@ class Transformer(nn.Module):
     def decode(self, target: Tensor, memory: Tensor, source: Tensor) -> Tensor:
         """Logits of what follows each position of the target."""
         x = self.target_embedding(target)  # (B, T, D)
-        x = self.decoder(x, memory, self.seen(target), self.seen(source))  # (B, T, D)
-        return self.projection(x)  # (B, T, V)
+        return self.logits(self.decoder(x, memory, self.seen(target), self.seen(source)))  # (B, T, V)
+
+    def logits(self, x: Tensor) -> Tensor:
+        return self.projection(x * self.config.projection_scale)  # (B, T, D) -> (B, T, V)
 
     def seen(self, ids: Tensor) -> Tensor:
         return padding_mask(ids, self.config.pad_id)  # (B, 1, S)

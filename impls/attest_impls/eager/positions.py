@@ -1,8 +1,8 @@
-"""Where a token stands, for models of today: learned rows, rotary angles, ALiBi's slopes, T5's buckets.
+"""Where a token stands: sinusoids, learned rows, rotary angles, ALiBi's slopes, T5's buckets.
 
 A kind of positions acts at one of three places:
 
-    on the embeddings          sinusoidal (model.py), learned      a row is added to each token
+    on the embeddings          sinusoidal, learned                 a row is added to each token
     on queries and keys        rotary                              pairs of features are turned
     on the scores              alibi, relative                     a bias is added to q k^T
 
@@ -15,14 +15,45 @@ Shapes:
 import math
 from functools import lru_cache
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from attest.contract import Config
 
-from .model import PositionalEncoding
 from .norms import widened
 from .settings import rotated_width
+
+
+def sinusoids(length: int, width: int, dtype: torch.dtype) -> Tensor:
+    """PE(p, 2i) = sin(p / 10000^(2i/D)) and PE(p, 2i+1) = cos(the same) (section 3.5).
+
+    An odd width ends in a sine. Worked out in float64: in half precision positions 256 and 257 have the
+    same angles.
+    """
+    pairs = np.arange(width) // 2
+    angles = np.arange(length)[:, None] / 10000.0 ** (2 * pairs / width)
+    table = np.where(np.arange(width) % 2 == 0, np.sin(angles), np.cos(angles))
+    return torch.tensor(table, dtype=dtype)  # (length, D)
+
+
+class PositionalEncoding(nn.Module):
+    """Adds to each position its row of a fixed table. The table is a buffer: nothing here is learned."""
+
+    table: Tensor
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        table = sinusoids(config.max_len, config.d_model, getattr(torch, config.dtype))
+        self.register_buffer("table", table, persistent=False)
+
+    def forward(self, x: Tensor, start: int = 0) -> Tensor:
+        """The first position of x is number `start`."""
+        return x + self.table[start : start + x.shape[1]]  # (B, T, D)
+
+    def at(self, x: Tensor, positions: Tensor) -> Tensor:
+        """x (B, T, D) whose tokens stand at positions (B or 1, T)."""
+        return x + self.table[positions]  # (B, T, D)
 
 
 class LearnedPositions(nn.Module):
@@ -33,8 +64,9 @@ class LearnedPositions(nn.Module):
         self.weight = nn.Parameter(torch.empty(config.max_len, config.d_model))
         nn.init.normal_(self.weight, std=0.02)  # as in https://arxiv.org/abs/1810.04805
 
-    def forward(self, x: Tensor) -> Tensor:
-        return self.at(x, torch.arange(x.shape[1], device=x.device)[None])  # (B, T, D)
+    def forward(self, x: Tensor, start: int = 0) -> Tensor:
+        """The first position of x is number `start`."""
+        return x + self.weight[start : start + x.shape[1]]  # (B, T, D)
 
     def at(self, x: Tensor, positions: Tensor) -> Tensor:
         """x (B, T, D) whose tokens stand at positions (B or 1, T)."""
@@ -47,7 +79,7 @@ class NoRows(nn.Module):
     def __init__(self, config: Config) -> None:
         super().__init__()
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, start: int = 0) -> Tensor:
         return x
 
     def at(self, x: Tensor, positions: Tensor) -> Tensor:
@@ -162,9 +194,9 @@ def relative_buckets(offsets: Tensor, buckets: int, distance: int, causal: bool 
 def bucket_limits(side: int, distance: int) -> tuple[int, ...]:
     """Where buckets 1, 2 ... of one side begin.
 
-    Of the k shared ones behind m exact ones, number j begins at m (distance / m)^(j / k). Rounded logarithms
-    put whole distances on the wrong side of that; integers do not: it is the first n with
-    (n / m)^k >= (distance / m)^j.
+    Of the k shared ones behind m exact ones, number j begins at m (distance / m)^(j / k). Logarithms of
+    float64 put some whole distances on the wrong side of that: 10 for m = k = 5 and a distance of 160, where
+    bucket 6 begins at 5 * 32^(1/5) = 10. In integers it is the first n with (n / m)^k >= (distance / m)^j.
     """
     m = side // 2
     k = side - m

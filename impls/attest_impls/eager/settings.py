@@ -65,7 +65,7 @@ _RULES: dict[str, Rule] = {
     "rotary_fraction": (lambda v: is_number(v) and 0 < v <= 1, "is outside (0, 1]; give 1 for all of a head"),
     "clip_norm": (lambda v: v == math.inf or _RATE[0](v), "is not positive; give inf to clip nothing"),
     **dict.fromkeys(("bias", "gated", "scale_embeddings", "tie"), _FLAG),
-    **dict.fromkeys(("parallel", "qk_norm", "embedding_norm"), _FLAG),
+    **dict.fromkeys(("parallel", "qk_norm", "embedding_norm", "share_embeddings"), _FLAG),
     **dict.fromkeys(("qkv_bias", "head_bias"), _or_none(_FLAG)),
     **dict.fromkeys(("floor_rate", "weight_decay"), _AT_LEAST_ZERO),
     "norm": _one_of(NORMS),
@@ -81,7 +81,11 @@ _LAYER = ("d_model", "num_heads", "d_ff", "dropout", "norm", "norm_eps", "activa
 _EMBEDDING = ("d_model", "max_len", "dropout", "scale_embeddings", "pad_id", "source_vocab")
 _SCHEDULE = ("d_model", "schedule", "warmup", "peak_rate", "floor_rate", "total_steps")
 _SPECIAL = ("source_vocab", "target_vocab", "pad_id", "bos_id", "eos_id")
-_MODEL = (*_LAYER, "num_encoder_layers", "num_decoder_layers", *_EMBEDDING, "tie", "seed", *_SPECIAL)
+_OF_T5 = (
+    *("positions", "relative_buckets", "relative_distance", "norm_kind", "head_width", "attention_scale"),
+    *("share_embeddings", "projection_scale"),
+)
+_MODEL = (*_LAYER, "num_encoder_layers", "num_decoder_layers", *_EMBEDDING, "tie", "seed", *_SPECIAL, *_OF_T5)
 
 _ROTARY = ("rotary_base", "rotary_pairing", "rotary_fraction")
 _RELATIVE = ("relative_buckets", "relative_distance")
@@ -161,6 +165,8 @@ def check_config(operation: str, config: Config) -> None:
         _check_special_ids(config)
     if "source_vocab" in fields:
         _check_id_fits(config, "pad_id", "source_vocab")
+    if operation in ("transformer", "generate"):
+        _check_transformer(config)
     if "mask_id" in fields:
         _check_mask_id(config)
     if operation in ("generate", "complete") and config.pad_id is None:
@@ -202,6 +208,19 @@ def _check_special_ids(config: Config) -> None:
         raise ValueError(f"{shown} are not three different ids; give each its own")
     for name in special:
         _check_id_fits(config, name, "target_vocab")
+
+
+def _check_transformer(config: Config) -> None:
+    """Its positions act on the embeddings or on the scores; a shared table has a row for each id."""
+    if config.positions not in ("sinusoidal", "relative", "none"):
+        raise NotImplementedError(
+            f"positions={config.positions!r} is not offered; choose sinusoidal, relative or none"
+        )
+    if config.share_embeddings and config.source_vocab > config.target_vocab:
+        raise ValueError(
+            f"source_vocab={config.source_vocab} is above target_vocab={config.target_vocab}, whose table is "
+            "shared; give both the same"
+        )
 
 
 def _check_mask_id(config: Config) -> None:

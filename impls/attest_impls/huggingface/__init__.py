@@ -44,7 +44,7 @@ class HuggingFace:
 
 def __getattr__(name: str) -> Any:
     """A function for every family, so that `hf:llama` is the factory `llama` of this module."""
-    if name.startswith("_"):
+    if name.startswith(("_", "attest_")):  # the hooks of a plugin, which this one does not have
         raise AttributeError(name)
 
     def make() -> list[HuggingFace]:

@@ -12,6 +12,7 @@ from attest.contract.operations import positions  # isort: skip
 from attest.contract.operations import self_attention  # isort: skip
 from attest.contract.operations import attention_variants  # isort: skip
 from attest.contract.operations import models  # isort: skip
+from attest.contract.operations import masking  # isort: skip
 from attest.contract.operations import first_principles  # isort: skip
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "first_principles",
     "generation",
     "layers",
+    "masking",
     "models",
     "positions",
     "self_attention",

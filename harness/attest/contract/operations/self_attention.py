@@ -10,7 +10,16 @@ from attest.contract.operations.positions import RELATIVE_FIELDS, ROTARY_FIELDS
 HEAD_OPTIONS = (
     ROTARY_FIELDS
     | RELATIVE_FIELDS
-    | {"positions", "num_kv_heads", "head_width", "window", "attention_scale", "qk_norm", "qkv_bias"}
+    | {
+        "positions",
+        "num_kv_heads",
+        "head_width",
+        "window",
+        "attention_scale",
+        "score_cap",
+        "qk_norm",
+        "qkv_bias",
+    }
 )
 
 SELF_ATTENTION = register_operation(

@@ -12,8 +12,14 @@ from attest.contract import Array
 from attest.milestones.m07_positions.cases.models import cuts
 from attest.milestones.m07_positions.cases.self_attention import SelfAttentionCase
 from attest.milestones.m09_models_of_today.cases.language_models import LanguageModelCase
-from attest.outcomes import Expected
+from attest.outcomes import Expected, NotClaimed
 from attest.reference.oracle import EPSILON
+
+
+def leave_out_unless_offered(impl: JudgedImplementation, operation: str) -> None:
+    """A criterion of several operations is judged on those that are there, and on none it is not claimed."""
+    if not impl.offers(operation):
+        raise NotClaimed(f"{operation} is not offered")
 
 
 def slopes_of(heads: int) -> Array:

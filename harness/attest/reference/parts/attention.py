@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from attest.reference import ops
 from attest.reference.parts.part import Inputs, Outputs, Part, formula
 from attest.reference.parts.where import Where
@@ -28,6 +30,14 @@ class Attention(Part):
         own = self.config.attention_scale
         return ops.scale(scores, 1.0 / math.sqrt(q.shape[-1]) if own is None else own)
 
+    def capped(self, scores: Var) -> Var:
+        """Scaled scores s as c tanh(s / c), where the config has a cap c."""
+        cap = self.config.score_cap
+        if cap is None:
+            return scores
+        bent = np.tanh(scores.value / cap)
+        return ops.elementwise(scores, cap * bent, 1 - bent * bent)
+
     def biased(self, scores: Var, where: Where) -> Var:
         """With the bias of a positional encoding that has one."""
         return scores if where.bias is None else ops.add(scores, where.bias)
@@ -41,7 +51,7 @@ class Attention(Part):
 
     def __call__(self, q: Var, k: Var, v: Var, where: Where) -> dict[str, Var]:
         allowed = self.parts.masks.allowed(where, q.shape[-2], k.shape[-2])
-        scores = self.biased(self.scale(self.scores(q, k, where), q, k, where), where)
+        scores = self.biased(self.capped(self.scale(self.scores(q, k, where), q, k, where)), where)
         weights = self.weights_from(scores, allowed, where)
         return {"output": self.mix(self.parts.dropout(weights, "attention"), v, where), "weights": weights}
 

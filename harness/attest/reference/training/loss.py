@@ -73,3 +73,22 @@ class TextLoss(Part):
 def _language_model_loss(parts: Parts, p: Scope, inputs: Inputs) -> Outputs:
     smoothing = parts.config.label_smoothing
     return {"loss": parts.text_loss(inputs["logits"], np.asarray(inputs["ids"]), smoothing)}
+
+
+class MaskedLoss(Part):
+    """The loss of a masked language model: at each token that was chosen, against the token itself."""
+
+    def asked(self, ids: Array, masked: Array, chosen: Array) -> Array:
+        """(B, T): what was chosen, whether it was replaced or left; padding never."""
+        asked: Array = (chosen != 0) & (ids != self.config.pad_id)
+        return asked
+
+    def __call__(self, logits: Var, ids: Array, asked: Array, smoothing: float) -> Var:
+        return self.parts.loss.reduce_losses(self.parts.loss.token_losses(logits, ids, smoothing), asked)
+
+
+@formula("masked_language_model_loss")
+def _masked_language_model_loss(parts: Parts, p: Scope, inputs: Inputs) -> Outputs:
+    ids, masked, chosen = (np.asarray(inputs[name]) for name in ("ids", "masked", "chosen"))
+    asked = parts.masked_loss.asked(ids, masked, chosen)
+    return {"loss": parts.masked_loss(inputs["logits"], ids, asked, parts.config.label_smoothing)}

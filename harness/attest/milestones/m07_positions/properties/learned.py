@@ -9,6 +9,7 @@ from attest.checks.arrays import expect_refused
 from attest.judging.laws import FORMULA, GRADIENTS, SIDE_EFFECTS_IN_TRAINING
 from attest.judging.property import given, verifies
 from attest.milestones.m07_positions.cases.learned import LearnedCase, learned_cases
+from attest.milestones.m07_positions.checks import leave_out_unless_offered
 
 
 @verifies("M7.1")
@@ -39,4 +40,5 @@ def one_past_the_table_is_refused(impl: JudgedImplementation, case: LearnedCase,
 @given(case=learned_cases())
 def learned_positions_leave_no_trace(impl: JudgedImplementation, case: LearnedCase) -> None:
     """Inputs, table, random state and flags are as before a call."""
+    leave_out_unless_offered(impl, case.operation)
     SIDE_EFFECTS_IN_TRAINING.check(impl, case)

@@ -11,7 +11,7 @@ from attest.judging.cases import seeds
 from attest.judging.laws import FORMULA
 from attest.judging.property import given, verifies
 from attest.milestones.m07_positions.cases.models import models, permuted, with_options
-from attest.milestones.m07_positions.checks import expect_rows_alone, expect_steps
+from attest.milestones.m07_positions.checks import expect_rows_alone, expect_steps, leave_out_unless_offered
 from attest.milestones.m09_models_of_today.cases.language_models import LanguageModelCase
 from attest.outcomes import Expected
 
@@ -24,8 +24,7 @@ INTERLEAVED = "rotary,rotary_pairing:interleaved"
 @given(case=models(INTERLEAVED, f"{INTERLEAVED},qk_norm:true"))
 def permuted_weights_give_the_same_logits(impl: JudgedImplementation, case: LanguageModelCase) -> None:
     """A model of halves, and one of interleaved pairs with the rows of queries and keys permuted."""
-    if not impl.offers(case.operation):
-        return
+    leave_out_unless_offered(impl, case.operation)
     halves = with_options(case, rotary_pairing="halves")
     weights = permuted(halves.parameters, case.config)
     wanted = halves.loaded(impl)(**case.inputs)["logits"].astype(np.float64)
@@ -48,8 +47,8 @@ def steps_of_any_sizes_equal_the_full_pass(
 @given(case=models("alibi"), cut=seeds())
 def alibi_counts_on_in_steps(impl: JudgedImplementation, case: LanguageModelCase, cut: int) -> None:
     """Distances to keys of earlier steps are those of the full pass."""
-    if impl.offers(case.operation):
-        expect_steps(impl, case, cut)
+    leave_out_unless_offered(impl, case.operation)
+    expect_steps(impl, case, cut)
 
 
 @verifies("M7.11", effort=0.5)
@@ -58,8 +57,8 @@ def relative_positions_count_on_in_steps(
     impl: JudgedImplementation, case: LanguageModelCase, cut: int
 ) -> None:
     """Buckets of keys of earlier steps are those of the full pass."""
-    if impl.offers(case.operation):
-        expect_steps(impl, case, cut)
+    leave_out_unless_offered(impl, case.operation)
+    expect_steps(impl, case, cut)
 
 
 @verifies("M7.6")
@@ -73,16 +72,16 @@ def left_padding_moves_nothing(impl: JudgedImplementation, case: LanguageModelCa
 @given(case=models("alibi"))
 def a_model_with_alibi_has_no_other_positions(impl: JudgedImplementation, case: LanguageModelCase) -> None:
     """Its logits are those of tokens without positions and scores with the bias."""
-    if impl.offers(case.operation):
-        FORMULA.check(impl, case)
+    leave_out_unless_offered(impl, case.operation)
+    FORMULA.check(impl, case)
 
 
 @verifies("M7.11", effort=0.5)
 @given(case=models("relative"))
 def all_layers_share_the_table(impl: JudgedImplementation, case: LanguageModelCase) -> None:
     """Every layer adds the bias, and all read it from one table."""
-    if impl.offers(case.operation):
-        FORMULA.check(impl, case)
+    leave_out_unless_offered(impl, case.operation)
+    FORMULA.check(impl, case)
 
 
 @verifies("M7.13")

@@ -14,6 +14,7 @@ from attest.contract import Config, float_dtype
 from attest.judging.property import given, verifies
 from attest.milestones.m07_positions.cases.rotary import RotaryCase, rotary_cases
 from attest.milestones.m07_positions.cases.self_attention import SelfAttentionCase, self_attention_cases
+from attest.milestones.m07_positions.checks import leave_out_unless_offered
 
 # The argument, and values that it cannot have; of key heads more than there are heads never divide them.
 WRONG: dict[str, tuple[Any, ...]] = {
@@ -42,6 +43,7 @@ def attended(impl: JudgedImplementation, case: SelfAttentionCase, config: Config
 @given(case=self_attention_cases(schemes=("rotary",)))
 def a_config_without_a_meaning_is_refused(impl: JudgedImplementation, case: SelfAttentionCase) -> None:
     """On construction or by the first call, not taken for another."""
+    leave_out_unless_offered(impl, case.operation)
     for _, what, config in asked(impl, case):
         expect_refused(attended(impl, case, config), what)
 
@@ -58,8 +60,7 @@ def the_refusal_names_the_argument(impl: JudgedImplementation, case: SelfAttenti
 @given(case=rotary_cases(), width=st.sampled_from((1, 3, 7)))
 def an_odd_width_is_refused(impl: JudgedImplementation, case: RotaryCase, width: int) -> None:
     """Features that cannot form pairs are refused by `rotary`, and by heads that would turn them."""
-    if not impl.offers(case.operation):
-        return
+    leave_out_unless_offered(impl, case.operation)
     component = case.loaded(impl)
     x = np.ones((case.B, case.H, case.T, width), float_dtype(case.dtype))
     what = f"rotary_fraction={case.config.rotary_fraction} of {width} features"
@@ -72,5 +73,6 @@ def heads_of_an_odd_width_are_refused(
     impl: JudgedImplementation, case: SelfAttentionCase, width: int
 ) -> None:
     """On construction or by the first call."""
+    leave_out_unless_offered(impl, case.operation)
     odd = case.but(d=width)
     expect_refused(attended(impl, odd, odd.config), f"rotary positions in heads of width {width}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from attest.boundary import JudgedImplementation
-from attest.judging.laws import FORMULA, GRADIENTS, REFUSALS, SIDE_EFFECTS, law_holds
+from attest.judging.laws import FORMULA, GRADIENTS, law_holds
 from attest.judging.property import given, verifies
 from attest.milestones.m07_positions.cases.relative import BucketCase, bias_cases, bucket_cases
 from attest.milestones.m07_positions.checks import expect_buckets
@@ -24,17 +24,6 @@ law_holds(
     "relative_bias",
     name="a_bucket_learns_from_all_its_uses",
     sentence="The gradient of a number of the table is the sum over the places that use it.",
-)
-law_holds(
-    REFUSALS,
-    "M7.18",
-    bias_cases(),
-    "relative_bias",
-    name="relative_bias_refuses_misfits",
-    effort=0.3,
-)
-law_holds(
-    SIDE_EFFECTS, "M7.16", bias_cases(), "relative_bias", name="relative_bias_leaves_no_trace", effort=0.5
 )
 
 

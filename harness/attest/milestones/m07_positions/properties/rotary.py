@@ -9,7 +9,7 @@ from attest.boundary import JudgedComponent, JudgedImplementation
 from attest.checks.arrays import expect_close, expect_near, expect_same_bits, expect_shape
 from attest.contract import Array, float_dtype
 from attest.evidence import note_case
-from attest.judging.laws import FORMULA, GRADIENTS, REFUSALS, SIDE_EFFECTS, law_holds
+from attest.judging.laws import FORMULA, law_holds
 from attest.judging.property import given, verifies
 from attest.milestones.m07_positions.cases.rotary import RotaryCase, interleaving, rotary_cases
 from attest.outcomes import Expected
@@ -23,9 +23,6 @@ law_holds(
     name="rotary_equals_its_formula",
     sentence="Pairs turned by position times base^(-2i/r), in both pairings, at near and far positions.",
 )
-law_holds(GRADIENTS, "M7.17", rotary_cases(), "rotary", name="gradients_through_the_rotation", effort=0.5)
-law_holds(REFUSALS, "M7.18", rotary_cases(), "rotary", name="rotary_refuses_what_does_not_fit", effort=0.3)
-law_holds(SIDE_EFFECTS, "M7.16", rotary_cases(), "rotary", name="rotary_leaves_no_trace", effort=0.5)
 
 
 @verifies("M7.2")

@@ -14,6 +14,7 @@ from attest.judging.property import given, verifies
 from attest.milestones.m07_positions.cases.models import models
 from attest.milestones.m07_positions.cases.rotary import RotaryCase, rotary_cases
 from attest.milestones.m07_positions.cases.self_attention import SelfAttentionCase, self_attention_cases
+from attest.milestones.m07_positions.checks import leave_out_unless_offered
 from attest.milestones.m09_models_of_today.cases.language_models import LanguageModelCase
 
 TABLES = ("relative.weight", "position_embedding.weight")
@@ -43,8 +44,8 @@ def attention_learns_what_is_canonical(impl: JudgedImplementation, case: SelfAtt
 @given(case=models("learned", "relative", "rotary", "alibi"))
 def a_model_learns_what_is_canonical(impl: JudgedImplementation, case: LanguageModelCase) -> None:
     """The same for a language model, with learned positions as well, where it is offered."""
-    if impl.offers(case.operation):
-        expect_canonical(impl, case)
+    leave_out_unless_offered(impl, case.operation)
+    expect_canonical(impl, case)
 
 
 @verifies("M7.15", effort=0.5)
@@ -62,8 +63,7 @@ def a_learned_table_gets_a_gradient(impl: JudgedImplementation, case: SelfAttent
 @given(case=rotary_cases(at=("mixed", "far")))
 def tables_survive_a_cast(impl: JudgedImplementation, case: RotaryCase) -> None:
     """In every dtype that is offered, angles are those of that dtype's bound, far from position 0 too."""
-    if not impl.offers(case.operation):
-        return
+    leave_out_unless_offered(impl, case.operation)
     for word in (case.dtype,) if case.fixed else impl.dtypes:
         other = case.but(dtype=word).fitted(impl)
         FORMULA.check(impl, other)

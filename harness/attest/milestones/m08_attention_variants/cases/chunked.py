@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from attest.contract import Array
 from attest.judging.regimes import hiding_mask
 from attest.milestones.m01_attention.cases.attention import AttentionCase, attention_cases
+from attest.milestones.m08_attention_variants.cases.asked import IfOffered
 
 TILTS = ("none", "rising", "falling", "peak")
 CHUNKS = ("1", "2", "3", "7", "S-1", "S", "S+1")
@@ -21,7 +22,7 @@ STEEP = 3.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class ChunkedCase(AttentionCase):
+class ChunkedCase(IfOffered, AttentionCase):
     """`tilt`: how the scores go along the keys. A mask `late` hides the first block from every query."""
 
     kind: ClassVar[str] = "chunked"

@@ -18,14 +18,15 @@ from attest.judging.cases import REGIMES, dtypes, picks, seeds
 from attest.judging.options import written_options
 from attest.milestones.m07_positions.cases.rotary import fitting_width
 from attest.milestones.m07_positions.cases.self_attention import MASKS, OPTIONS, SelfAttentionCase
+from attest.milestones.m08_attention_variants.cases.asked import IfOffered
 
 SHARED = ((6, 2), (4, 2), (6, 3), (8, 2), (8, 4), (9, 3), (4, 1), (3, 1), (5, 5))  # H and G
 LENGTHS = (5, 7, 3, 2, 8, 11)
-FREE = (*OPTIONS, "positions", "head_width", "window", "attention_scale")
+FREE = (*OPTIONS, "positions", "head_width", "window", "attention_scale", "score_cap")
 
 
 @dataclass(frozen=True, kw_only=True)
-class HeadsCase(SelfAttentionCase):
+class HeadsCase(IfOffered, SelfAttentionCase):
     """Options from what is claimed; `wants` names those that the criterion is about."""
 
     kind: ClassVar[str] = "heads"

@@ -13,14 +13,15 @@ import numpy as np
 from hypothesis import strategies as st
 
 from attest.contract import Array
-from attest.judging.cases import OperationCase, dtypes, seeds
+from attest.judging.cases import dtypes, seeds
+from attest.milestones.m08_attention_variants.cases.asked import IfOffered
 
 ALIKE = ("", "", "T=S", "B=H", "H=T", "d=T")
 PRIMES = {"B": 2, "H": 3, "T": 5, "S": 7, "d": 11, "d_v": 13}
 
 
 @dataclass(frozen=True, kw_only=True)
-class HeadsApartCase(OperationCase):
+class HeadsApartCase(IfOffered):
     """Sizes, and whether attention is causal."""
 
     kind: ClassVar[str] = ""

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from attest.boundary import JudgedImplementation
 from attest.contract import Array
 from attest.judging.cases import dtypes, picks, seeds
+from attest.milestones.m08_attention_variants.cases.asked import IfOffered
 from attest.milestones.m09_models_of_today.cases.language_models import LanguageModelCase
 from attest.outcomes import Expected, NotClaimed
 from attest.reference.oracle import bounded_gradients, expected
@@ -23,7 +24,7 @@ PACKED = "packed"
 
 
 @dataclass(frozen=True, kw_only=True)
-class TextCase(LanguageModelCase):
+class TextCase(IfOffered, LanguageModelCase):
     """A language model whose tokens are drawn apart from its ids."""
 
     kind: ClassVar[str] = ""

@@ -252,6 +252,16 @@ class chunk_of_zero_is_one_block(ReferenceComponent):
         super().check_sizes()
 
 
+@defect("M8.9")
+class all_scores_kept(Chunked):
+    """The scores of every block are kept until the last one is read."""
+
+    def __call__(self, q: Var, k: Var, v: Var, where: Where) -> dict[str, Var]:
+        kept = self.scores(q, k)
+        found = super().__call__(q, k, v, where)
+        return found if kept.shape else {}
+
+
 @defect("M8.18")
 class running_sums_kept(Chunked):
     """The running maximum of the first call stays, and shifts the next."""

@@ -175,6 +175,37 @@ class scale_ignored_for_own_widths(Attention):
         return super().scale(scores, q, k, where)
 
 
+@defect("M8.15")
+class cap_ignored(Attention):
+    """Scores are not capped."""
+
+    def capped(self, scores: Var) -> Var:
+        return scores
+
+
+@defect("M8.15")
+class cap_by_clipping(Attention):
+    """Scores beyond the cap are cut off, those below stay as they are."""
+
+    def capped(self, scores: Var) -> Var:
+        cap = self.config.score_cap
+        if cap is None:
+            return scores
+        inside = np.abs(scores.value) < cap
+        return ops.elementwise(scores, np.clip(scores.value, -cap, cap), inside.astype(float))
+
+
+@defect("M8.15")
+class cap_before_the_scale(Attention):
+    """Scores are capped first and scaled then."""
+
+    def scale(self, scores: Var, q: Var, k: Var, where: Where) -> Var:
+        return super().scale(super().capped(scores), q, k, where)
+
+    def capped(self, scores: Var) -> Var:
+        return scores
+
+
 @defect("M8.16")
 class gradient_of_one_query_head(MultiHead):
     """A key head gets the gradient of the first query head of its group alone."""

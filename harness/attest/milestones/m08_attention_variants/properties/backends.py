@@ -35,8 +35,13 @@ def every_backend_of_self_attention(impl: JudgedImplementation, case: HeadsCase)
     expect_backend(impl, case)
 
 
+def one_query() -> st.SearchStrategy[AttentionCase]:
+    """A step of a cache: the last key is that of the query."""
+    return attention_cases(causal=True, min_keys=2).map(lambda case: case.but(T=1))
+
+
 @verifies("M8.14")
-@given(case=attention_cases(causal=True))
+@given(case=st.one_of(attention_cases(causal=True), one_query()))
 def every_backend_of_causal_attention(impl: JudgedImplementation, case: AttentionCase) -> None:
     """The triangle of fewer queries than keys ends at the last key on each, one query alone included."""
     if impl.offers("attention"):

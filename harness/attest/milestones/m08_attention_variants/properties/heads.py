@@ -84,7 +84,7 @@ def the_scale_is_that_of_the_head(impl: JudgedImplementation, case: HeadsCase) -
     """Four times as many features per head, of which the further ones are zero, and queries of twice the
     size: the scores are the same, and so is the output."""
     c = case.config
-    if c.positions in ("rotary",) or c.qk_norm or c.attention_scale is not None or case.fixed:
+    if c.positions in ("rotary",) or c.qk_norm or c.attention_scale is not None or c.score_cap or case.fixed:
         return  # features are paired, or their number counts elsewhere too
     wide = case.with_option(head_width=4 * c.d_head)
     component = wide.loaded(impl, widened(case))
@@ -111,6 +111,24 @@ def widened(case: HeadsCase) -> dict[str, np.ndarray]:
         else:
             made[name] = value
     return made
+
+
+@verifies("M8.15")
+@given(case=st.one_of(heads_cases(wants="score_cap:5.0"), heads_cases(wants="score_cap:1.5")))
+def capped_scores_equal_their_formula(impl: JudgedImplementation, case: HeadsCase) -> None:
+    """A scaled score s becomes c tanh(s / c), before biases and masks."""
+    FORMULA.check(impl, case)
+
+
+@verifies("M8.15", effort=0.5)
+@given(case=heads_cases(wants="score_cap:5.0", regimes=("tiny",)))
+def a_high_cap_changes_nothing(impl: JudgedImplementation, case: HeadsCase) -> None:
+    """Scores far below the cap stay as they are, within twice the bound."""
+    component = case.loaded(impl)
+    seen = component(**case.inputs)["output"]
+    plain = called(impl, case.with_option(score_cap=None), case.parameters).astype(np.float64)
+    high = case.output.bound + np.abs(case.output.value - case.with_option(score_cap=None).output.value)
+    expect_close(seen, Expected(plain, high), "output below a high cap", factor=2 * component.widening)
 
 
 @verifies("M8.16", effort=0.5)

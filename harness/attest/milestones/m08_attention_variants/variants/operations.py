@@ -48,7 +48,7 @@ class online_in_blocks_of_64(_Blocks):
     size = 64
 
 
-@variant("M8")
+@variant("M8", spared=("M8.9",))
 class all_keys_at_once(AllAtOnce):
     """No blocks: the softmax over all keys, and the logarithm of its denominator."""
 

@@ -1,0 +1,99 @@
+"""M9: one answer for a whole sequence."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
+
+from attest.boundary import JudgedImplementation
+from attest.checks.arrays import expect_close, expect_same_bits
+from attest.judging.laws import (
+    ANY_LENGTH,
+    DTYPE,
+    FORMULA,
+    GRADIENTS,
+    MEMORY_LAYOUT,
+    REFUSALS,
+    ROW_ALONE,
+    SIDE_EFFECTS_IN_TRAINING,
+    STATE,
+    law_holds,
+    laws_hold,
+)
+from attest.judging.property import given, verifies
+from attest.milestones.m09_models_of_today.cases.encoders import ClassifierCase, classifier_cases
+from attest.outcomes import Expected
+
+POOLINGS = ("pooling:mean", "pooling:first", "pooling:last")
+
+law_holds(
+    FORMULA,
+    "M9.13",
+    classifier_cases(),
+    "classifier",
+    name="classifier_equals_its_formula",
+    sentence="The logits of every row, with every claimed option and padding on either side or both.",
+)
+law_holds(
+    FORMULA,
+    "M9.13",
+    classifier_cases(wants=POOLINGS, paddings=("both", "left", "right")),
+    "classifier",
+    name="each_pooling_reads_real_tokens",
+    sentence="The mean of the real tokens, the first of them, the last: each that is claimed, with padding.",
+)
+laws_hold(dict.fromkeys((ANY_LENGTH, ROW_ALONE), "M9.13"), classifier_cases(), "classifier")
+law_holds(
+    GRADIENTS,
+    "M9.17b",
+    classifier_cases(),
+    "classifier",
+    name="gradients_of_the_classifier_are_right",
+    effort=0.5,
+    needed=False,
+)
+laws_hold(
+    {
+        REFUSALS: "M9.18b",
+        SIDE_EFFECTS_IN_TRAINING: "M9.19b",
+        **dict.fromkeys((MEMORY_LAYOUT, DTYPE, STATE), "M9.19b"),
+    },
+    classifier_cases(),
+    "classifier",
+)
+
+
+@verifies("M9.13", effort=0.5)
+@given(case=classifier_cases(paddings=("right", "left", "both")))
+def a_row_without_its_padding_is_the_same_class(impl: JudgedImplementation, case: ClassifierCase) -> None:
+    """Each row alone and without its padding gets the logits that it gets in the batch."""
+    model = case.loaded(impl)
+    seen = model(**case.inputs)["logits"].astype(np.float64)
+    for row in range(case.B):
+        wanted = Expected(seen[row : row + 1], case.output.bound[row : row + 1])
+        short = model(**case.row(row))["logits"][:1]
+        expect_close(short, wanted, f"logits of row {row} without its padding", factor=2 * model.widening)
+
+
+@verifies("M9.13", effort=0.5)
+@given(case=classifier_cases(), before=st.integers(0, 2), behind=st.integers(0, 3))
+def more_padding_leaves_the_classes(
+    impl: JudgedImplementation, case: ClassifierCase, before: int, behind: int
+) -> None:
+    """Columns of padding, on the sides where it is taken, leave the logits."""
+    before = before if "left" in impl.claims.padding else 0
+    behind = behind if "right" in impl.claims.padding else 0
+    case = case.but(room=case.room + before + behind)
+    model = case.loaded(impl)
+    seen = model(**case.with_padding(before, behind))["logits"]
+    what = f"logits with {before} columns of padding before and {behind} behind"
+    expect_close(seen, case.output, what, factor=2 * model.widening)
+
+
+@verifies("M9.13", effort=0.25)
+@given(case=classifier_cases(paddings=("right", "left", "both")))
+def the_vector_of_padding_moves_no_class(impl: JudgedImplementation, case: ClassifierCase) -> None:
+    """With another vector for padding in the embedding, every row gets the same bits."""
+    before = case.loaded(impl)(**case.inputs)["logits"]
+    after = case.loaded(impl, case.with_other_padding())(**case.inputs)["logits"]
+    expect_same_bits(after, before, "logits with another vector for padding")

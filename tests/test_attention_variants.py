@@ -1,0 +1,130 @@
+"""The logarithm of a sum of exponentials, packed documents, and backends."""
+
+import numpy as np
+import pytest
+
+from attest.boundary import JudgedImplementation
+from attest.contract import Config
+from attest.judging.property import load_properties, run_property
+from attest.milestones.m08_attention_variants.defects.backends import SeveralBackends, backend_ignores_window
+from attest.outcomes import Violation
+from attest.reference import ops
+from attest.reference.implementation import ReferenceImplementation
+from attest.reference.oracle import EPSILON, expected
+from attest.reference.tape import bound, gradients, leaf
+
+MODEL = Config(d_model=8, num_heads=2, num_decoder_layers=1, target_vocab=7, max_len=16, dtype="float64")
+
+
+def exact(x, allowed=None):
+    """In long double."""
+    wide = np.asarray(x, np.longdouble)
+    wide = wide if allowed is None else np.where(allowed, wide, -np.inf)
+    top = wide.max(axis=-1, keepdims=True)
+    with np.errstate(divide="ignore"):
+        return (
+            np.where(np.isneginf(top), 0, top)
+            + np.log(np.exp(wide - np.where(np.isneginf(top), 0, top)).sum(-1, keepdims=True))
+        )[..., 0]
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 30.0, 1e3])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_bound_of_log_sum_exp_holds_for_straight_code_and_is_not_wide(dtype, scale):
+    rng = np.random.default_rng(0)
+    worst = 0.0
+    for _ in range(50):
+        x = (rng.standard_normal((4, 17)) * scale).astype(dtype)
+        found = ops.log_sum_exp(leaf(x, eps=EPSILON[dtype]))
+        top = x.max(-1, keepdims=True)
+        straight = top[:, 0] + np.log(np.exp(x - top).sum(-1, dtype=dtype))
+        worst = max(worst, float((np.abs(straight - exact(x)) / bound(found)).max()))
+        np.testing.assert_allclose(found.value, exact(x).astype(float), rtol=1e-14)
+    assert 0.005 < worst < 1
+
+
+def test_nothing_seen_gives_minus_infinity_and_no_gradient():
+    x = leaf(np.array([[1.0, 2.0], [3.0, 4.0]]), gradient=True)
+    allowed = np.array([[True, True], [False, False]])
+    with np.errstate(divide="ignore"):
+        found = ops.log_sum_exp(x, allowed)
+    assert found.value[1] == -np.inf
+    (g,) = gradients([(found, np.ones(2))], [x])
+    np.testing.assert_allclose(g, [[1 / (1 + np.e), np.e / (1 + np.e)], [0, 0]])
+
+
+def test_the_gradient_of_log_sum_exp_is_its_difference_quotient():
+    rng = np.random.default_rng(1)
+    values, step = rng.standard_normal((3, 5)), 1e-6
+    x = leaf(values, gradient=True)
+    (g,) = gradients([(ops.log_sum_exp(x), np.ones(3))], [x])
+    for i in np.ndindex(3, 5):
+        moved = [values.copy() for _ in range(2)]
+        moved[0][i] += step
+        moved[1][i] -= step
+        slope = (exact(moved[0]).sum() - exact(moved[1]).sum()) / (2 * step)
+        assert g[i] == pytest.approx(float(slope), abs=1e-8)
+
+
+def test_packed_documents_that_do_not_fit_are_refused_in_one_sentence():
+    model = ReferenceImplementation().language_model(MODEL)
+    with pytest.raises(ValueError, match="lengths sum to 5 in a row of 4 ids; give shorter documents"):
+        model.packed(ids=np.ones((1, 4), int), lengths=np.array([[3, 2]]))
+
+
+def test_a_row_of_padding_has_no_loss():
+    model = ReferenceImplementation().language_model(MODEL)
+    assert model.packed(ids=np.zeros((1, 4), int), lengths=np.array([[0]]))["loss"] == 0
+
+
+@pytest.mark.parametrize(
+    ("operation", "changes", "message"),
+    [
+        ("self_attention", {"num_heads": 4, "num_kv_heads": 3}, "num_kv_heads=3 does not divide num_heads=4"),
+        ("self_attention", {"num_heads": 4, "window": 0}, "window=0 must be an integer of at least 1"),
+        ("chunked_attention", {"chunk": 0}, "chunk=0 must be an integer of at least 1"),
+        ("block_sparse_attention", {"block": 2.0}, "block=2.0 must be an integer of at least 1"),
+    ],
+)
+def test_configs_that_make_no_sense_are_refused_in_one_sentence(operation, changes, message):
+    with pytest.raises(ValueError, match=message):
+        getattr(ReferenceImplementation(), operation)(Config(d_model=8, **{"num_heads": 2, **changes}))
+
+
+def test_blocks_of_another_shape_are_refused_in_one_sentence():
+    component = ReferenceImplementation().block_sparse_attention(Config(block=2))
+    q = np.ones((1, 2, 5, 3), np.float32)
+    with pytest.raises(ValueError, match=r"blocks=\(2, 3, 2\) must be \(2 or 1, 3, 3\) for blocks of 2"):
+        component(q=q, k=q, v=q, blocks=np.ones((2, 3, 2), bool))
+
+
+def property_named(criterion, name):
+    return next(p for p in load_properties()[criterion] if p.name == name)
+
+
+def test_a_property_runs_on_every_backend_and_says_which_one_failed():
+    windows = property_named("M8.4", "windowed_attention_equals_its_formula")
+    run_property(windows, JudgedImplementation(SeveralBackends()), profile="quick", seed=0)
+    with pytest.raises(Violation) as caught:
+        run_property(windows, JudgedImplementation(backend_ignores_window()), profile="quick", seed=0)
+    assert caught.value.seen.endswith("(backend fused)")
+
+
+def test_an_option_of_the_run_chooses_one_backend():
+    implementation = backend_ignores_window()
+    implementation.options = (("backend", "eager"),)
+    impl = JudgedImplementation(implementation)
+    assert impl.backends == ("eager",)
+    windows = property_named("M8.4", "windowed_attention_equals_its_formula")
+    run_property(windows, impl, profile="quick", seed=0)
+
+
+def test_a_capped_score_is_bent_before_the_mask():
+    config = Config(d_model=2, num_heads=1, bias=False, score_cap=1.5, dtype="float64")
+    one = np.eye(2)
+    parameters = {f"{name}.weight": one for name in ("query", "key", "value", "output")}
+    x = np.array([[[3.0, 0.0], [0.0, 4.0]]])
+    seen = expected("self_attention", config, parameters, {"x": x})["output"].value
+    scores = 1.5 * np.tanh((x[0] @ x[0].T) / np.sqrt(2) / 1.5)
+    weights = np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
+    np.testing.assert_allclose(seen[0], weights @ x[0])

@@ -1,0 +1,121 @@
+"""Language models: their size, the source of known entropy, and completion from the command line."""
+
+import math
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from attest.cli import cli
+from attest.contract import DECODER_ONLY, Config
+from attest.contract.parameters import shapes
+from attest.trained.entropy import CHAIN, LABELS, REPEATED, SYMBOLS, EntropySource
+
+
+def test_the_model_of_2019_has_124439808_parameters():
+    config = Config(
+        d_model=768,
+        num_heads=12,
+        d_ff=3072,
+        num_decoder_layers=12,
+        target_vocab=50257,
+        max_len=1024,
+        positions="learned",
+        norm="pre",
+        tie=True,
+        head_bias=False,
+    )
+    sizes = {name: math.prod(shape) for name, shape in shapes("language_model", config).items()}
+    assert sum(sizes.values()) == 124_439_808
+    embeddings = sum(size for name, size in sizes.items() if "embedding" in name)
+    assert sum(sizes.values()) - embeddings == 85_056_000
+
+
+def test_the_entropy_rate_is_what_the_source_loses_on_many_sequences():
+    source = EntropySource()
+    lost = source.ideal_loss(source.held_out(20_000, "train"))
+    # The loss of a sequence has a spread of about 3 nats over 24 labels: 0.001 for 20,000 of them.
+    assert lost == pytest.approx(source.entropy_rate, abs=0.005)
+    assert 0 < source.entropy_rate < math.log(SYMBOLS)
+
+
+def test_a_sequence_repeats_its_beginning_and_no_split_has_one_of_another():
+    source = EntropySource()
+    found = {split: set(source.held_out(300, split)) for split in ("train", "validation", "test")}
+    for ids in found["train"]:
+        assert len(ids) == CHAIN + REPEATED == LABELS - 1
+        assert ids[CHAIN:] == ids[:REPEATED]
+    assert not found["train"] & found["validation"]
+    assert not found["train"] & found["test"]
+    assert not found["validation"] & found["test"]
+
+
+def test_batches_repeat_with_their_seed():
+    source = EntropySource()
+    one, same, other = (next(source.batches("train", seed)) for seed in (0, 0, 1))
+    written = DECODER_ONLY.written
+    assert one[written].shape == (64, LABELS + 1)
+    assert np.array_equal(one[written], same[written])
+    assert not np.array_equal(one[written], other[written])
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("gpt")
+    asked = ["train", "--impl", "eager", "--model", "gpt", "--task", "entropy", "--steps", "30"]
+    result = CliRunner().invoke(cli, [*asked, "--out", str(directory)])
+    assert result.exit_code == 1, result.output  # 30 steps are not enough
+    assert "entropy: loss" in result.output
+    return directory
+
+
+def test_a_prompt_is_completed_with_new_tokens_alone(checkpoint):
+    asked = ["complete", "--checkpoint", str(checkpoint), "3 1 4", "--max-new-tokens", "5"]
+    asked += ["--temperature", "0.8", "--top-k", "3", "--seed", "1"]
+    result = CliRunner().invoke(cli, asked)
+    assert result.exit_code == 0, result.output
+    line = result.output.splitlines()[0]
+    assert line.startswith("3 1 4 |")
+    assert len(line.partition("|")[2].split()) <= 5
+    assert CliRunner().invoke(cli, asked).output == result.output
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["9"], "symbol='9' is unknown; write digits from 0 to 7"),
+        (["3 1", "--max-new-tokens", "0"], "max-new-tokens"),
+        (["3 1", "--top-k", "0"], "top_k=0"),
+    ],
+)
+def test_a_completion_that_makes_no_sense_is_refused(checkpoint, words, message):
+    result = CliRunner().invoke(cli, ["complete", "--checkpoint", str(checkpoint), *words])
+    assert result.exit_code != 0
+    assert message in result.output
+
+
+def test_a_text_file_is_learned_by_its_characters(tmp_path):
+    text = tmp_path / "song.txt"
+    text.write_text("row row row your boat gently down the stream\n" * 20)
+    out = tmp_path / "model"
+    asked = [
+        "train",
+        "--impl",
+        "eager",
+        "--model",
+        "gpt",
+        "--task",
+        str(text),
+        "--steps",
+        "20",
+        "--out",
+        str(out),
+    ]
+    result = CliRunner().invoke(cli, asked)
+    assert result.exit_code == 0, result.output
+    assert "characters" in result.output
+    done = CliRunner().invoke(cli, ["complete", "--checkpoint", str(out), "row ", "--max-new-tokens", "8"])
+    assert done.exit_code == 0, done.output
+    assert done.output.startswith("row |")
+    refused = CliRunner().invoke(cli, ["complete", "--checkpoint", str(out), "ROW"])
+    assert "character='R' is unknown" in refused.output
