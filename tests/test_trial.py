@@ -194,7 +194,8 @@ def test_what_a_name_is_worth(named, worth):
     mutation = Mutation("m.py", 0, 1, "f", "constant", "1", "2")
     fault = Fault(Package("x", Path(), ()), mutation, ("M1.2",), ("a",), ("b",))
     assert Diagnosed(fault, "M1.2", "", named).worth == worth
-    assert Diagnosed(fault, "M1.2").begins_right and not Diagnosed(fault, "M1.3").begins_right
+    assert Diagnosed(fault, "M1.2").begins_right
+    assert not Diagnosed(fault, "M1.3").begins_right
 
 
 def test_the_kept_labels_of_unseen_faults_name_known_things():

@@ -129,10 +129,8 @@ with those of known defects, the likeliest first. The table is made by `{command
 torch re-implementations written apart from them, are presented under another name to the criterion that names
 them first. One counts as named when its own defect is among the best matches.
 
-Those faults are in the catalogue. On 56 mutants of eager by lot, which are not, each labelled by hand
-(`python -m attest.trials.unseen eager tests/unseen/eager.toml`), a name was right in 10, near in 1, wrong in 2
-and missing in 43: it helped in 20 % of the failures, where 60 % is the goal, and misled in 4 %, where 3 % is. The
-criterion that a report names first to fix was the cause in 51 of 56 (91 %; the goal is 90 %).
+Those faults are in the catalogue. How the diagnosis does on faults that are not is measured in
+[trial.md](trial.md), and it is much less.
 
 """
 
