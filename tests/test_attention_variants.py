@@ -1,5 +1,7 @@
 """The logarithm of a sum of exponentials, packed documents, and backends."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -12,7 +14,9 @@ from attest.reference import ops
 from attest.reference.implementation import ReferenceImplementation
 from attest.reference.oracle import EPSILON, expected
 from attest.reference.tape import bound, gradients, leaf
+from attest.registry import load, parse_request
 
+FOREIGN = Path(__file__).parent / "foreign"
 MODEL = Config(d_model=8, num_heads=2, num_decoder_layers=1, target_vocab=7, max_len=16, dtype="float64")
 
 
@@ -128,3 +132,20 @@ def test_a_capped_score_is_bent_before_the_mask():
     scores = 1.5 * np.tanh((x[0] @ x[0].T) / np.sqrt(2) / 1.5)
     weights = np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
     np.testing.assert_allclose(seen[0], weights @ x[0])
+
+
+@pytest.mark.parametrize(
+    ("criterion", "name"),
+    [
+        ("M8.1", "grouped_heads_are_repeated_key_heads"),
+        ("M8.4", "a_key_is_seen_for_a_window_and_no_longer"),
+        ("M8.8", "parts_of_the_keys_merge"),
+        ("M8.11", "blocks_equal_their_dense_mask"),
+    ],
+)
+def test_the_attention_of_torch_passes_through_the_public_door(criterion, name):
+    pytest.importorskip("torch")
+    (torch_attention,) = load(parse_request(str(FOREIGN / "torch_attention.py")))
+    run_property(
+        property_named(criterion, name), JudgedImplementation(torch_attention), profile="quick", seed=0
+    )

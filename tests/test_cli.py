@@ -40,7 +40,7 @@ def test_help_names_every_command(attest):
         (["new", "a/b"], "Error: name='a/b' cannot name a report; use letters, digits, dot"),
         (["new", "torch"], "Error: torch.py would hide the module torch; choose another name\n"),
         (["new", "x", "--framework", "jax"], "see `attest new --help`\n"),
-        (["selftest", "-m", "M77"], "Error: milestone='M77' is unknown; use one of M1, M2"),
+        (["selftest", "-m", "Q"], "Error: milestone='Q' is unknown; use one of M1, M2"),
         (["selftest", "-d", "no_scal"], "Error: defect='no_scal' is unknown; did you mean no_scale?\n"),
         (["diff", "a.json", "b.json"], "Error: report=a.json cannot be read (No such file or directory); "),
         (["merge", "a.json"], "Error: report=a.json cannot be read"),

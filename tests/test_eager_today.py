@@ -65,6 +65,8 @@ def test_heads_of_a_width_of_their_own_need_not_divide_the_model():
     ("call", "message"),
     [
         (lambda m: m(ids=IDS + 5), "ids id=15 is outside the vocabulary of 11"),
+        (lambda m: m.packed(ids=IDS, lengths=np.array([[4, 3], [1, 0]])), "do not fit rows of 6 ids"),
+        (lambda m: m.packed(ids=IDS, lengths=np.array([[4, 3]])), "lengths shape=(1, 2) is not int64 (2,"),
         (lambda m: m.start(0), "rows=0 is not a positive integer; give the number of texts"),
         (lambda m: m.step(m.start(3), IDS), "tokens rows=2 are not the state's 3"),
         (lambda m: m.step("nothing", IDS), "state='nothing' is none of this model"),

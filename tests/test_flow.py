@@ -162,3 +162,12 @@ def test_the_command_names_what_is_offered(tmp_path) -> None:
     result = CliRunner().invoke(cli, ["flow", "--impl", str(plugin), "decoder"])
     assert result.exit_code == 2
     assert "small does not offer decoder; it offers none of these" in result.output
+
+
+@pytest.mark.parametrize("part", ["language_model", "causal_layer", "masked_language_model"])
+def test_models_and_layers_of_today_have_a_map(part) -> None:
+    result = CliRunner().invoke(cli, ["flow", "--impl", "eager", part])
+    assert result.exit_code == 0, result.output
+    first = "####...." if part.startswith("masked") else "#......."
+    assert f"[0,0]  {first}" in result.output
+    assert "as required" in result.output

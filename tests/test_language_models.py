@@ -119,3 +119,32 @@ def test_a_text_file_is_learned_by_its_characters(tmp_path):
     assert done.output.startswith("row |")
     refused = CliRunner().invoke(cli, ["complete", "--checkpoint", str(out), "ROW"])
     assert "character='R' is unknown" in refused.output
+
+
+def test_the_study_of_positions_reports_every_seed(tmp_path):
+    from attest.boundary import JudgedImplementation
+    from attest.studies.norm import write_study
+    from attest.studies.positions import draw_positions, positions_study, table
+    from attest_impls.eager import attest_implementations
+
+    impl = JudgedImplementation(attest_implementations()[0])
+    study = positions_study(impl, seeds=(0, 1), steps=2)
+    assert [(row["positions"], row["seed"]) for row in study["rows"]][:3] == [
+        ("sinusoidal", 0),
+        ("sinusoidal", 1),
+        ("learned", 0),
+    ]
+    assert all(row["once"] > 0 for row in study["rows"]), "two steps cannot be better than the source"
+    assert len(table(study)) == 7
+    written = write_study(study, tmp_path, draw_positions)
+    assert written[0].name == "study_positions.json"
+    assert written[0].exists()
+
+
+def test_a_source_that_goes_on_repeats_its_chain():
+    source = EntropySource(length=2 * CHAIN + 3, ends=False)
+    ids = source.held_out(1)[0]
+    assert ids[CHAIN : 2 * CHAIN] == ids[:CHAIN]
+    assert source.batch([ids])["ids"].shape == (1, 2 * CHAIN + 4)
+    whole = EntropySource(length=CHAIN, ends=False)
+    assert source.entropy_rate * source.labels == pytest.approx(whole.entropy_rate * CHAIN)

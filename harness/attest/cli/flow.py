@@ -63,10 +63,8 @@ def _check(part: str, norm: str, padding: bool) -> None:
         raise click.UsageError(f"part={part!r} has no map; {nearest(part, parts())}")
     if norm not in ("post", "pre"):
         raise click.UsageError(f"norm={norm!r} is unknown; use one of post, pre")
-    if padding and part == "transformer":
-        raise click.UsageError(
-            "--padding is for layers and stacks; a transformer makes its masks from the ids"
-        )
+    if padding and is_model(part):
+        raise click.UsageError(f"--padding is for layers and stacks; a {part} makes its masks from the ids")
 
 
 def parts() -> list[str]:
@@ -74,6 +72,13 @@ def parts() -> list[str]:
     from attest.contract import OPERATIONS
 
     return [name for name, record in OPERATIONS.items() if record.streams]
+
+
+def is_model(part: str) -> bool:
+    """Whether it reads ids."""
+    from attest.contract import OPERATIONS, Form
+
+    return OPERATIONS[part].form is Form.MODEL
 
 
 def judged_implementations(impl: str) -> list[JudgedImplementation]:
@@ -93,8 +98,10 @@ def maps(
     judged: JudgedImplementation, part: str, *, norm: str, padding: bool, layers: int, seed: int
 ) -> list[Flow]:
     """By perturbation, and by gradient where that is offered and the inputs are not ids."""
-    if part == "transformer":
-        return [_of_transformer(judged, norm, layers, seed)]
+    if is_model(part):
+        return [_of_model(judged, part, norm, layers, seed)]
+    if part == "causal_layer":
+        return [_of_causal_layer(judged, norm, seed)]
     from attest.checks.flow import by_gradient, by_perturbation, flow, required_maps
     from attest.milestones.m04_layers.cases.layers import LayerCase
     from attest.milestones.m04_layers.checks import has_method
@@ -112,22 +119,43 @@ def maps(
     return found
 
 
-def _of_transformer(judged: JudgedImplementation, norm: str, layers: int, seed: int) -> Flow:
+def _of_model(judged: JudgedImplementation, part: str, norm: str, layers: int, seed: int) -> Flow:
+    """Ids in, logits out: an encoder alone sees everything, the others what came before."""
     import numpy as np
 
     from attest.checks.flow import by_perturbation, flow, required_maps
-    from attest.contract import Config
+    from attest.contract import OPERATIONS, Config
     from attest.reference.oracle import random_parameters
 
     sizes: dict[str, Any] = {"d_model": 8, "num_heads": 2, "d_ff": 16, "source_vocab": 9, "target_vocab": 9}
     sizes |= {"num_encoder_layers": layers, "num_decoder_layers": layers, "max_len": 8, "norm": norm}
-    config = Config(**sizes, dtype=judged.sharpest)
+    config = judged.claims.nearest(part, Config(**sizes, dtype=judged.sharpest))
     B, T, S = 2, 4, 3
-    rng = np.random.default_rng(seed)
-    source, target = (3 + rng.permuted(np.arange(B * 6).reshape(B, 6) % 6, axis=1)[:, :n] for n in (S, T))
-    model = judged.build("transformer", config)
-    model.load(random_parameters("transformer", config, rng))
-    visible = np.broadcast_to(np.tri(T, dtype=bool), (B, T, T))
-    required = required_maps("transformer", visible, np.ones((B, T, S), bool), layers)
-    seen = by_perturbation(model, {"source": source, "target": target}, required, seed=seed)
+    rng, record = np.random.default_rng(seed), OPERATIONS[part]
+    lengths = {stream: S if "S" in record.takes[stream].words else T for stream in reversed(record.streams)}
+    inputs = {
+        stream: 3 + rng.permuted(np.arange(B * 6).reshape(B, 6) % 6, axis=1)[:, :n]
+        for stream, n in lengths.items()
+    }
+    model = judged.build(part, config)
+    model.load(random_parameters(part, config, rng))
+    causal = "num_decoder_layers" in record.reads
+    visible = np.broadcast_to(np.tri(T, dtype=bool) if causal else np.ones((T, T), bool), (B, T, T))
+    memory = np.ones((B, T, S), bool) if len(record.streams) > 1 else None
+    required = required_maps(part, visible, memory, layers)
+    seen = by_perturbation(model, inputs, required, seed=seed)
     return flow(required, seen, np.ones((B, T), bool), output="logits", means="perturbation")
+
+
+def _of_causal_layer(judged: JudgedImplementation, norm: str, seed: int) -> Flow:
+    import numpy as np
+
+    from attest.checks.flow import by_perturbation, flow, required_maps
+    from attest.milestones.m09_models_of_today.cases.causal_layers import CausalLayerCase
+
+    case = CausalLayerCase(B=2, T=4, d_ff=16, options="norm:pre" if norm == "pre" else "", seed=seed)
+    component = case.sharpest(judged).loaded(judged)
+    visible = np.broadcast_to(np.tri(4, dtype=bool), (2, 4, 4))
+    required = required_maps("causal_layer", visible, None, 1)
+    seen = by_perturbation(component, case.sharpest(judged).inputs, required, seed=seed)
+    return flow(required, seen, np.ones((2, 4), bool), means="perturbation")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-STUDIES = ("norm", "heads")
+STUDIES = ("norm", "heads", "positions")
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -35,6 +35,8 @@ def command(
 
     STUDY is norm: the gradient norm of each layer of new pre-norm and post-norm models of several depths.
     Or heads: which head of a trained model follows which pattern, and what is right without it.
+    Or positions: what small language models with each kind of positions lose at the length they were trained
+    at and at twice that, over three seeds from --seed on.
     """
     from attest.spelling import nearest
 
@@ -44,7 +46,10 @@ def command(
         _heads(impl, checkpoint, examples, reports)
         return
     if impl is None:
-        raise click.UsageError("the study norm is of an implementation; name it with --impl")
+        raise click.UsageError(f"the study {name} is of an implementation; name it with --impl")
+    if name == "positions":
+        _positions(impl, seed, reports)
+        return
     from attest.cli.flow import judged_implementations
     from attest.evidence import collecting
     from attest.outcomes import NotOffered, Violation
@@ -93,6 +98,27 @@ def _heads(impl: str | None, checkpoint: str | None, examples: int, reports: Pat
         raise click.UsageError(f"{judged.name}: {reason}; name one that answers with --impl") from None
     except Violation as violation:
         raise click.ClickException(f"{judged.name}: {violation.seen}") from None
+
+
+def _positions(impl: str, seed: int, reports: Path) -> None:
+    """Of every kind that the implementation claims."""
+    from attest.cli.flow import judged_implementations
+    from attest.evidence import collecting
+    from attest.outcomes import NotOffered, Violation
+    from attest.studies.norm import write_study
+    from attest.studies.positions import draw_positions, positions_study, table
+
+    for judged in judged_implementations(impl):
+        try:
+            with collecting():
+                study = positions_study(judged, seeds=range(seed, seed + 3), progress=_say)
+        except NotOffered as reason:
+            raise click.UsageError(f"{judged.name} cannot be studied: {reason}") from None
+        except Violation as violation:
+            raise click.ClickException(f"{judged.name}: {violation.seen}") from None
+        for line in table(study):
+            click.echo(line)
+        click.echo(f"wrote {', '.join(map(str, write_study(study, reports, draw_positions)))}")
 
 
 def _say(line: str) -> None:

@@ -131,12 +131,15 @@ def _curves(rows: Sequence[Study]) -> dict[str, Study]:
     }
 
 
-def write_study(study: Study, directory: Path) -> list[Path]:
-    """study_norm.json in the implementation's reports, and study_norm.svg where matplotlib is installed."""
+def write_study(
+    study: Study, directory: Path, draw: Callable[[Study], str | None] | None = None
+) -> list[Path]:
+    """study_NAME.json in the implementation's reports, and study_NAME.svg where matplotlib is installed."""
+    draw = draw or draw_norms
     home = directory / str(study["implementation"])
     data = home / f"study_{study['study']}.json"
     write_text(data, json.dumps(study, indent=1, allow_nan=False) + "\n")
-    drawing = draw_norms(study)
+    drawing = draw(study)
     if drawing is None:
         return [data]
     image = data.with_suffix(".svg")

@@ -38,9 +38,11 @@ TRAINING = Config(
 
 @dataclass(frozen=True)
 class EntropySource:
-    """The same chain for everyone; `seed` draws another one."""
+    """The same chain for everyone; `seed` draws another one. `length` symbols, the chain over and over."""
 
     seed: int = 0
+    length: int = CHAIN + REPEATED
+    ends: bool = True  # with EOS behind the last symbol
     name: str = NAME
     architecture: Architecture = DECODER_ONLY
 
@@ -51,6 +53,11 @@ class EntropySource:
         return (drawn + LEAST) / (1 + SYMBOLS * LEAST)
 
     @property
+    def labels(self) -> int:
+        """Of a sequence."""
+        return self.length + self.ends
+
+    @property
     def entropy_rate(self) -> float:
         """h in nats for each label of a sequence: what the source itself is uncertain about."""
         chain, losses = np.full(SYMBOLS, 1 / SYMBOLS), [np.log(SYMBOLS)]
@@ -58,7 +65,7 @@ class EntropySource:
         for _ in range(CHAIN - 1):
             losses.append(float(chain @ each))
             chain = chain @ self.transitions
-        return float(sum(losses)) / LABELS
+        return float(sum(losses)) / self.labels
 
     def sequences(self, split: str, seed: int) -> Iterator[Ids]:
         """Endless, the same for the same seed; those of a split by the hash of the chain."""
@@ -72,7 +79,7 @@ class EntropySource:
                 chains[:, i] = (draws[:, i, None] > sums[chains[:, i - 1]]).sum(axis=1).clip(0, SYMBOLS - 1)
             for row in chains.tolist():
                 if split_of(row) == split:
-                    yield tuple(symbol + 3 for symbol in (*row, *row[:REPEATED]))
+                    yield tuple(row[i % CHAIN] + 3 for i in range(self.length))
 
     def held_out(self, count: int, split: str = "validation", seed: int = 0) -> list[Ids]:
         """Sequences of a split."""
@@ -85,11 +92,12 @@ class EntropySource:
             yield self.batch([next(sequences) for _ in range(size)])
 
     def batch(self, sequences: Sequence[Sequence[int]]) -> Batch:
-        """Sequences between BOS and EOS."""
-        return {self.architecture.written: np.array([(BOS, *ids, EOS) for ids in sequences], np.int64)}
+        """Sequences behind BOS, and before EOS where they end."""
+        end = (EOS,) if self.ends else ()
+        return {self.architecture.written: np.array([(BOS, *ids, *end) for ids in sequences], np.int64)}
 
     def ideal_loss(self, sequences: Sequence[Sequence[int]]) -> float:
         """What the probabilities of the source itself lose on these sequences, for each label."""
         chains = np.array([ids[:CHAIN] for ids in sequences]) - 3
         steps = np.log(self.transitions[chains[:, :-1], chains[:, 1:]])
-        return float(np.log(SYMBOLS) - steps.sum(axis=1).mean()) / LABELS
+        return float(np.log(SYMBOLS) - steps.sum(axis=1).mean()) / self.labels

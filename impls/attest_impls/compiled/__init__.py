@@ -68,6 +68,7 @@ class Compiled(Eager):
     devices = ("cpu", "cuda")
     compiled = True
     supports = None  # no model is compiled yet with what eager has beyond the model of 2017
+    padding = ("none", "right")
     shape_policy = ShapePolicy(min_size=2, one_config=True, always_mask=True)
 
     def attention(self, config: Config) -> CompiledComponent:

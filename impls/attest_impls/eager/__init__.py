@@ -16,6 +16,7 @@ from . import (
     encoder_models,
     first_principles,
     language_model,
+    masking,
     masks,
     model,
     norms,
@@ -87,7 +88,7 @@ class Eager:
     name = "eager"
     description = "explicit from-scratch PyTorch"
     dtypes = ("float32", "float64", "bfloat16")
-    padding = ("none", "right", "left")
+    padding = ("none", "right", "left", "packed")
     supports: ClassVar[Any] = [
         NETWORK,
         {"operations": OF_TODAY, **NETWORK, **HEADS, **MODEL},
@@ -224,6 +225,15 @@ class Eager:
 
     def masked_language_model(self, config: Config) -> CheckedComponent:
         return component("masked_language_model", encoder_models.MaskedLanguageModel, config)
+
+    def mask_tokens(
+        self, ids: Array, mask_id: int, vocabulary: int, special: Array, seed: int, rate: float = masking.RATE
+    ) -> Array:
+        given, never = (torch.tensor(np.array(x, np.int64, order="C")) for x in (ids, special))
+        return masking.mask_tokens(given, mask_id, vocabulary, never, seed, rate).numpy()
+
+    def masked_language_model_loss(self, config: Config) -> CheckedComponent:
+        return component("masked_language_model_loss", masking.MaskedLoss, config)
 
     def classifier(self, config: Config) -> CheckedComponent:
         return component("classifier", encoder_models.Classifier, config)

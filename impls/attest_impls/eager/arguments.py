@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from attest.contract import Config
@@ -224,6 +225,20 @@ def _read(config: Config, state: Any, tokens: Tensor) -> None:
         raise ValueError(f"tokens length={longest} is beyond max_len={config.max_len}; stop or raise max_len")
 
 
+def _packed(config: Config, ids: Tensor, lengths: Tensor) -> None:
+    """Documents side by side: each fits the positions, and together they fit their row."""
+    check_ids("ids", ids, config.target_vocab)
+    shape = tuple(lengths.shape)
+    if lengths.dtype != torch.int64 or len(shape) != 2 or shape[0] != ids.shape[0] or not shape[1]:
+        raise ValueError(f"lengths shape={shape} is not int64 ({ids.shape[0]}, documents); give a row each")
+    if int(lengths.min()) < 0 or int(lengths.sum(1).max()) > ids.shape[1]:
+        raise ValueError(
+            f"lengths={lengths.tolist()} do not fit rows of {ids.shape[1]} ids; give 0 to leave out"
+        )
+    if config.ends_at_max_len and int(lengths.max()) > config.max_len:
+        raise ValueError(f"lengths={int(lengths.max())} is beyond max_len={config.max_len}; raise max_len")
+
+
 def _rows(_: Config, rows: Any) -> None:
     if not is_whole(rows, 1):
         raise ValueError(f"rows={rows!r} is not a positive integer; give the number of texts")
@@ -251,6 +266,13 @@ def _loss(_: Config, logits: Tensor, labels: Tensor) -> None:
 
 def _text_loss(_: Config, logits: Tensor, ids: Tensor) -> None:
     _check_scored("ids", logits, ids)
+
+
+def _masked_loss(_: Config, logits: Tensor, ids: Tensor, masked: Tensor, chosen: Tensor) -> None:
+    _check_scored("ids", logits, ids)
+    _check_scored("masked", logits, masked)
+    if chosen.shape != ids.shape:
+        raise ValueError(f"chosen shape={tuple(chosen.shape)} is not that of ids; give one mark per id")
 
 
 def _check_scored(name: str, logits: Tensor, ids: Tensor) -> None:
@@ -342,12 +364,14 @@ _CHECKS: dict[str, Callable[..., None]] = {
     "self_attention": _self_attention,
     "causal_layer": _self_attention,
     "language_model": _language_model,
+    "language_model.packed": _packed,
     "language_model.start": _rows,
     "language_model.step": _read,
     "language_model.reorder": _pick,
     "language_model.rewind": _rewind,
     "complete": _complete,
     "language_model_loss": _text_loss,
+    "masked_language_model_loss": _masked_loss,
     "masked_language_model": _encoder_model,
     "classifier": _encoder_model,
 }

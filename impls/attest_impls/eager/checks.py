@@ -42,6 +42,20 @@ def check_sizes(T: int, S: int) -> None:
         raise ValueError(f"T={T}, S={S} are not both lengths; give 0 or more")
 
 
+def check_masking(ids: Tensor, mask_id: Any, vocabulary: Any, special: Tensor, rate: Any) -> None:
+    """Of `mask_tokens`."""
+    if not is_whole(vocabulary, 1):
+        raise ValueError(f"vocabulary={vocabulary!r} is not a positive integer; give the number of ids")
+    if not is_whole(mask_id, 0) or mask_id >= vocabulary:
+        raise ValueError(f"mask_id={mask_id!r} is no id; give one from 0 to {vocabulary - 1}")
+    if not (is_number(rate) and 0 <= rate <= 1):
+        raise ValueError(f"rate={rate!r} is outside [0, 1]; give the share of tokens to choose")
+    check_rows_of_ids(ids)
+    for name, given in (("ids", ids), ("special", special)):
+        if given.numel() and (int(given.min()) < 0 or int(given.max()) >= vocabulary):
+            raise ValueError(f"{name}={given.tolist()} leave the vocabulary of {vocabulary}; give its ids")
+
+
 def check_heads(num_heads: Any) -> None:
     """Of `alibi_slopes`."""
     if not is_whole(num_heads, 1):

@@ -24,6 +24,7 @@ from .mode import in_mode
 from .model import MultiHeadAttention, Transformer, attention
 from .optimisation import Adam, clip_factor, global_norm
 from .settings import check_config
+from .training import token_losses
 
 
 class CheckedComponent(TorchComponent):
@@ -157,6 +158,21 @@ class LanguageModelComponent(SteppingComponent):
 
     def compute(self, ids: Tensor) -> dict[str, Tensor]:
         return {"logits": self.module(ids)}
+
+    def packed(self, *, ids: Array, lengths: Array) -> Arrays:
+        return self.run(self._forward, ids=ids, lengths=lengths)
+
+    def compute_packed(self, ids: Tensor, lengths: Tensor) -> dict[str, Tensor]:
+        """The loss is the mean over the tokens that follow another of their document."""
+        logits, counts = self.module.packed(ids, lengths)
+        losses = token_losses(logits[:, :-1], ids[:, 1:], 0.0)  # (B, T - 1)
+        return {"logits": logits, "loss": torch.where(counts, losses, 0.0).sum() / counts.sum().clamp(min=1)}
+
+    def _forward(self, **tensors: Any) -> Any:
+        """With lengths, of rows that hold several documents: a call of `packed`, or of its gradients."""
+        if "lengths" in tensors:
+            return self.checked("language_model.packed", self.compute_packed)(**tensors)
+        return super()._forward(**tensors)
 
     def start(self, rows: int) -> Any:
         check_inputs("language_model.start", self.config, rows=rows)

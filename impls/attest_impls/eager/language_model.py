@@ -269,9 +269,27 @@ class LanguageModel(TextModel):
         seen = sight(
             self.config, self.decoder.relative, positions, grown.positions, grown.real[:, None], causal=True
         )
-        x = self.embed(ids, positions)  # (B, T, D)
-        x = self.decoder(x, seen, grown.layers)  # (B, T, D)
-        return self.projection(x * self.config.projection_scale), grown  # (B, T, V)
+        return self.logits(ids, seen, grown.layers), grown
+
+    def logits(self, ids: Tensor, seen: Sight, past: Sequence[KeysValues | None]) -> Tensor:
+        x = self.decoder(self.embed(ids, seen.positions), seen, past)  # (B, T, D)
+        return self.projection(x * self.config.projection_scale)  # (B, T, V)
+
+    def packed(self, ids: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits (B, T, V) of rows that hold several documents, and which tokens go on in theirs, (B, T - 1).
+
+        Document n of row b has lengths[b, n] tokens. It sees itself only, and its positions begin at 0.
+        """
+        ends = lengths.cumsum(1)  # (B, N)
+        places = torch.arange(ids.shape[1], device=ids.device).expand_as(ids).contiguous()  # (B, T)
+        document = torch.searchsorted(ends, places, right=True)  # (B, T); N behind the last one
+        inside = document < lengths.shape[1]  # (B, T)
+        begins = torch.cat([torch.zeros_like(ends[:, :1]), ends], 1).gather(1, document)  # (B, T)
+        positions = torch.where(inside, places - begins, 0)  # (B, T)
+        own = (document[:, :, None] == document[:, None, :]) & (inside & self.real(ids))[:, None]  # (B, T, T)
+        seen = sight(self.config, self.decoder.relative, positions, positions, own, causal=True)
+        goes_on = (document[:, 1:] == document[:, :-1]) & inside[:, 1:]  # (B, T - 1)
+        return self.logits(ids, seen, [None] * self.decoder.depth), goes_on
 
     def start(self, rows: int) -> Past:
         """A past without a token."""

@@ -146,6 +146,7 @@ FIELDS: dict[str, tuple[str, ...]] = {
     "language_model": _LANGUAGE_MODEL,
     "complete": _LANGUAGE_MODEL,
     "language_model_loss": ("label_smoothing", "pad_id"),
+    "masked_language_model_loss": ("label_smoothing", "pad_id"),
     "masked_language_model": (*_ENCODER_MODEL, "mask_id", "tie", "projection_scale"),
     "classifier": (*_ENCODER_MODEL, "pooling", "num_classes"),
 }
