@@ -62,7 +62,7 @@ selftest: $(STAMP)
 # `make mutation RESUME=--resume` goes on where a run stopped.
 MUTANTS := 600
 mutation: $(STAMP)
-	$(BIN)/attest mutate --impl eager --count $(MUTANTS) --annotations tests/survivors/eager.toml -n $(JOBS) $(RESUME)
+	$(BIN)/attest mutate --impl eager $(addprefix -m M,1 2 3 4 5 6) --count $(MUTANTS) --annotations tests/survivors/eager.toml -n $(JOBS) $(RESUME)
 
 # Make new reports and keep them for readers in reports/kept/, the only reports in the repository. A benchmark
 # is kept too where `attest bench` has left one in reports/.

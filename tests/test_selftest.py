@@ -138,7 +138,7 @@ def test_deep_trials_are_of_the_defects_own_milestone_and_leave_out_what_is_cost
     late = killed_by("M6.1")[0]
     planned = {t.criterion for t in trials([late], [], profile="quick", deep=True)}
     own = {c.id for c in load_spec().criteria if c.milestone == late.milestone}
-    assert costly_criteria() == {"M5.4", "M6.5", "M6.6"}
+    assert costly_criteria() >= {"M5.4", "M6.5", "M6.6", "M9.28", "M10.10"}  # they train or time
     assert planned == (own - costly_criteria()) | set(late.killers)
 
 

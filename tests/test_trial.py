@@ -4,14 +4,20 @@ import json
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
+from attest.judging.catalogue import defects
+from attest.spec import load_spec
 from attest.trials.judgement import Judgement, Refusal
+from attest.trials.mutations import Mutation
 from attest.trials.presented import Asked, Presented, Tried, _at_seeds, steps
 from attest.trials.processes import Ended, each_apart
+from attest.trials.sources import Package
 from attest.trials.trial_table import document, lines
+from attest.trials.unseen import Diagnosed, Fault, in_order
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "trial.md").read_text(encoding="utf-8")
@@ -171,3 +177,29 @@ def test_seeds_that_are_no_range_are_refused(attest, tmp_path):
     code, _, said = attest("trial", "one.py", "--seeds", "5")
     assert code == 2
     assert "seeds='5' is no range; write for example 0..9" in said
+
+
+def test_criteria_are_asked_after_what_they_stand_on():
+    ordered = in_order()
+    by_id = load_spec().by_id
+    place = {id: i for i, id in enumerate(ordered)}
+    assert len(ordered) > 100
+    assert all(place[below] < place[id] for id in ordered for below in by_id[id].stands_on if below in place)
+
+
+@pytest.mark.parametrize(
+    ("named", "worth"), [((), "none"), (("a", "x"), "right"), (("b",), "near"), (("x",), "wrong")]
+)
+def test_what_a_name_is_worth(named, worth):
+    mutation = Mutation("m.py", 0, 1, "f", "constant", "1", "2")
+    fault = Fault(Package("x", Path(), ()), mutation, ("M1.2",), ("a",), ("b",))
+    assert Diagnosed(fault, "M1.2", "", named).worth == worth
+    assert Diagnosed(fault, "M1.2").begins_right
+    assert not Diagnosed(fault, "M1.3").begins_right
+
+
+def test_the_kept_labels_of_unseen_faults_name_known_things():
+    rows = tomllib.loads((Path(__file__).parent / "unseen" / "eager.toml").read_text())["fault"]
+    assert len(rows) == 56
+    assert {c for row in rows for c in row["cause"]} <= set(load_spec().by_id)
+    assert {n for row in rows for key in ("right", "near") for n in row.get(key, ())} <= set(defects())

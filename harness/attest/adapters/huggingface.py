@@ -84,6 +84,10 @@ class TransformersModel(TorchComponent):
     def step(self, state: CachedText, tokens: Array) -> tuple[Array, CachedText]:
         """Append tokens (B, n); logits (B, n, V)."""
         ids = torch.from_numpy(np.ascontiguousarray(tokens))
+        if ids.ndim != 2 or len(ids) != len(state.real) or not ids.shape[1]:
+            raise ValueError(
+                f"tokens={tuple(ids.shape)} must be ({len(state.real)}, 1 or more); match the state"
+            )
         real = torch.cat([state.real, _real(ids, self.config)], 1)
         positions = _positions(real)[:, -ids.shape[1] :]
         with torch.no_grad():
@@ -100,6 +104,9 @@ class TransformersModel(TorchComponent):
     def reorder(self, state: CachedText, rows: Array) -> CachedText:
         """The state whose row i is the old row rows[i]."""
         index = torch.from_numpy(np.asarray(rows, dtype=np.int64))
+        held = len(state.real)
+        if index.ndim != 1 or bool(((index < 0) | (index >= held)).any()):
+            raise ValueError(f"rows={index.tolist()} must be row numbers below {held}; give one axis of them")
         if state.real.shape[1]:
             state.cache.batch_select_indices(index)
         return CachedText(state.cache, state.real[index])

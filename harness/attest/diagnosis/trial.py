@@ -129,6 +129,9 @@ with those of known defects, the likeliest first. The table is made by `{command
 torch re-implementations written apart from them, are presented under another name to the criterion that names
 them first. One counts as named when its own defect is among the best matches.
 
+Those faults are in the catalogue. How the diagnosis does on faults that are not is measured in
+[trial.md](trial.md), and it is much less.
+
 """
 
 

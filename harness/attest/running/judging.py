@@ -67,7 +67,7 @@ def judge(
     with collecting() as evidence:
         outcome = _outcome(criterion, properties, impl, settings)
     outcome = {"floor": _floor(properties, settings), **outcome}
-    seconds = round(time.perf_counter() - started, 3)
+    seconds = finite(round(time.perf_counter() - started, 3)) or 0.0  # an implementation may patch the clock
     return record.but(**_seen(evidence), **outcome, seconds=seconds).but(**_thin(outcome, evidence, settings))
 
 
@@ -86,6 +86,8 @@ def _outcome(
     except NotClaimed as reason:
         return {"verdict": NOT_CLAIMED, "reason": str(reason)}
     except NotOffered as reason:
+        if whole := judged_inside(criterion, impl):
+            return {"verdict": NOT_CLAIMED, "reason": f"{reason} by itself; {whole} is judged as a whole"}
         return {"verdict": NOT_OFFERED, "reason": str(reason)}
     except NotRun as reason:
         return {"verdict": NOT_RUN, "reason": str(reason)}
@@ -107,6 +109,15 @@ def _outcome(
         return {"verdict": ERROR, "reason": f"the harness failed: {_origin(error)}", "internal": True}
     except BaseException as error:  # no Exception and no signal: only an implementation raises such a thing
         return {"verdict": ERROR, "reason": f"the implementation raised {sentence(error)}"}
+
+
+def judged_inside(criterion: Criterion, impl: JudgedImplementation) -> str:
+    """The model of a port that stands for a part it does not offer; empty where there is none.
+
+    Only a family says that the part is there: other implementations have what they offer.
+    """
+    models = criterion.seen_in if impl.claims.families else ()
+    return next((model for model in models if impl.offers(model)), "")
 
 
 def _restriction() -> str:
@@ -166,8 +177,6 @@ def check_needs(criterion: Criterion, impl: JudgedImplementation) -> None:
         raise NotClaimed(_claims_none(criterion.features))
     for need in criterion.needs:
         if need in OPERATIONS and not impl.offers(need):
-            if whole := next((model for model in criterion.seen_in if impl.offers(model)), None):
-                raise NotClaimed(f"{need} is not offered by itself; it is judged inside {whole}")
             raise NotOffered(f"{need} is not offered")
         if need == "compiled" and not impl.compiled:
             raise NotOffered("the implementation does not declare compiled = True")

@@ -102,6 +102,7 @@ class Compiled(Eager):
     chunked_attention = linear_attention = block_sparse_attention = None  # type: ignore[assignment]
     self_attention = causal_layer = language_model = complete = None  # type: ignore[assignment]
     language_model_loss = masked_language_model = classifier = None  # type: ignore[assignment]
+    mask_tokens = masked_language_model_loss = None  # type: ignore[assignment]
     language_model_optimizer = language_model_trainer = None  # type: ignore[assignment]
 
     # The single pieces of M10 are not compiled: eager offers them.

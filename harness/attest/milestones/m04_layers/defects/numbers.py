@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from attest.judging.catalogue import defect
-from attest.judging.coarse import BRAIN, SINGLE, rounded_to
+from attest.judging.coarse import BRAIN, SINGLE, clamped, rounded_to
 from attest.reference import ops
 from attest.reference.parts.norms import LayerNorm
 from attest.reference.scope import Scope
@@ -72,3 +72,11 @@ class norm_clamps_its_output(LayerNorm):
         h = ops.layer_norm(x, ones, zeros, self.config.norm_eps)
         kept = ops.elementwise(h, np.clip(h.value, -3.0, 3.0), (np.abs(h.value) < 3.0).astype(float))
         return ops.add(ops.mul(kept, p["weight"]), p["bias"])
+
+
+@defect("M4.9")
+class norm_cut_at_30(LayerNorm):
+    """What the norm gives is cut at 30, where a learned weight can bring it."""
+
+    def __call__(self, x: Var, p: Scope) -> Var:
+        return clamped(super().__call__(x, p), 30.0)

@@ -52,6 +52,7 @@ from attest.milestones.m04_layers.checks import (
     has_method,
     output_of,
 )
+from attest.reference.oracle import expected
 
 SUBLAYER_ENDS = tuple(
     f"{end}.{kind}"
@@ -234,6 +235,18 @@ def constant_positions_give_the_bias(impl: JudgedImplementation, case: NormCase,
     seen = output_of(case.loaded(impl), {"x": x})
     expect_finite(seen, "output for a constant position")
     expect_close(seen, case.output_for({"x": x}), "output for a constant position")
+
+
+@verifies("M4.9", effort=0.3)
+@given(case=norm_cases(min_width=2), gain=st.sampled_from((1e3, 1e-3)))
+def weights_of_any_size_come_through(impl: JudgedImplementation, case: NormCase, gain: float) -> None:
+    """Weights and biases of a thousand, and of a thousandth, scale the output: nothing is cut."""
+    parameters = {name: (gain * x).astype(x.dtype) for name, x in case.parameters.items()}
+    component = impl.build("layer_norm", case.config)
+    component.load(parameters)
+    wanted = expected("layer_norm", case.config, parameters, {"x": case.x})["output"]
+    seen = output_of(component, {"x": case.x})
+    expect_close(seen, wanted, f"output for weights times {gain:g}", factor=component.widening)
 
 
 @verifies("M4.9", effort=0.5)

@@ -225,3 +225,11 @@ class another_default_seed(ReferenceGenerator):
 
     def defaults(self) -> dict[str, Any]:
         return {**super().defaults(), "seed": 1}
+
+
+@defect("M6.7a")
+class nucleus_of_the_first_row(Sampling):
+    """Every row keeps as many tokens as the first one needs to reach top_p."""
+
+    def keep_top_p(self, probabilities: Array, top_p: float) -> Array:
+        return self.keep_top_k(probabilities, int(super().keep_top_p(probabilities[:1], top_p).sum()))

@@ -12,6 +12,7 @@ from attest.checks.arrays import (
     expect,
     expect_close,
     expect_finite,
+    expect_near,
     expect_same_bits,
     expect_shape,
     expect_zero,
@@ -117,6 +118,18 @@ def expect_kept(impl: JudgedImplementation, case: LogitsCase) -> None:
     expect_zero(seen[wanted.value == 0], "the probability of a token that is cut off")
     expect(bool(np.all(seen[wanted.value > 0] > 0)), "a token that is kept has probability 0")
     expect_close(seen, wanted, "probabilities", factor=impl.factor("next_token_distribution"))
+
+
+@verifies("M6.7a", effort=0.3)
+@given(case=logits_cases(regimes=("unit",)))
+def a_row_is_cut_by_its_own_sums(impl: JudgedImplementation, case: LogitsCase) -> None:
+    """A sharp row and a flat one in a batch give what each gives alone, with top_k and with top_p."""
+    rows = np.concatenate([3 * case.logits[:1], case.logits[:1] / 3])
+    for top_k, top_p in ((2, None), (None, 0.7), (3, 0.7)):
+        both = impl.call("next_token_distribution", rows, 1.0, top_k, top_p)
+        alone = [impl.call("next_token_distribution", row[None], 1.0, top_k, top_p) for row in rows]
+        what = f"probabilities of a batch with top_k={top_k} top_p={top_p}, beside each row alone,"
+        expect_near(both, np.concatenate(alone).astype(np.float64), 1e-5, what)
 
 
 @verifies("M6.7a", effort=0.5)

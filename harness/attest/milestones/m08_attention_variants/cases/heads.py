@@ -29,7 +29,7 @@ FREE = (*OPTIONS, "positions", "head_width", "window", "attention_scale", "score
 class HeadsCase(IfOffered, SelfAttentionCase):
     """Options from what is claimed; `wants` names those that the criterion is about."""
 
-    kind: ClassVar[str] = "heads"
+    kind: ClassVar[str] = "shared_heads"
     free: ClassVar[tuple[str, ...]] = FREE
 
     @property

@@ -111,6 +111,10 @@ class EncoderCase(LanguageModelCase):
         fill = {"ids": self.pad, "segments": 0}
         return {name: np.pad(x, room, constant_values=fill[name]) for name, x in self.inputs.items()}
 
+    def own_logits(self, logits: Array, before: int) -> Array:
+        """Those of its own columns, of inputs with so many columns of padding before them."""
+        return logits[:, before : before + self.T]
+
     def with_other_padding(self) -> dict[str, Array]:
         """The parameters with another row of the embedding for padding; a tied one also scores it."""
         table = self.parameters["embedding.weight"].copy()
@@ -144,6 +148,10 @@ class ClassifierCase(EncoderCase):
         """Every logit counts."""
         expect_shape(seen, other.shape, "logits")
         return seen
+
+    def own_logits(self, logits: Array, before: int) -> Array:
+        """A row has one answer."""
+        return logits
 
     def cotangents(self) -> dict[str, Array]:
         return {"logits": self.draw(self.rng(11), self.B, self.C, regime="unit")}

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from attest.boundary import JudgedImplementation
 from attest.checks.arrays import expect_shape
-from attest.contract import Array, Config
-from attest.judging.cases import Case, OperationCase, dtypes, seeds
+from attest.contract import Array
+from attest.judging.cases import Case, dtypes, seeds
+from attest.milestones.m09_models_of_today.cases.losses import TextLossCase
 from attest.outcomes import Violation
 
 MANY = 1 << 16  # tokens of a case that counts shares
@@ -92,41 +93,18 @@ def masking_cases(*, rates: tuple[float, ...] = (0.15, 0.0, 0.5, 1.0)) -> st.Sea
 
 
 @dataclass(frozen=True, kw_only=True)
-class MaskedLossCase(OperationCase):
+class MaskedLossCase(TextLossCase):
     """Logits, ids, what they became and which were chosen; `share` of the tokens are."""
 
     kind: ClassVar[str] = "masked_language_model_loss"
-    lengths: ClassVar[tuple[str, ...]] = ("B", "T")
     operates: ClassVar[str] = "masked_language_model_loss"
-    settings: ClassVar[Mapping[str, str]] = {"smoothing": "label_smoothing", "pad_id": "pad_id"}
     stands_for: ClassVar[Mapping[str, str]] = {"V": "source_vocab"}
 
-    B: int = 2
-    T: int = 4
-    V: int = 7
-    pad_id: int = 0
     share: float = 0.5
-    smoothing: float = 0.0
-
-    @property
-    def narrowed(self) -> dict[str, Any]:
-        return {"pad_id": 0, "smoothing": 0.1 if self.smoothing else 0.0}
-
-    @property
-    def config(self) -> Config:
-        return super().config.but(source_vocab=self.V, target_vocab=self.V)
 
     @property
     def mask_id(self) -> int:
         return 4 if self.pad_id != 4 else 3
-
-    @cached_property
-    def ids(self) -> Array:
-        """(B, T): a quarter is padding."""
-        rng = self.rng(1)
-        words = np.array([i for i in range(self.V) if i not in (self.pad_id, self.mask_id)], np.int64)
-        ids = words[rng.integers(0, len(words), (self.B, self.T))]
-        return np.where(rng.random(ids.shape) < 0.25, self.pad_id, ids)
 
     @cached_property
     def marks(self) -> Array:
@@ -145,8 +123,7 @@ class MaskedLossCase(OperationCase):
 
     @cached_property
     def inputs(self) -> dict[str, Any]:
-        given = {"ids": self.ids, "masked": self.masked, "chosen": self.marks}
-        return {**super().inputs, **given}
+        return {**super().inputs, "masked": self.masked, "chosen": self.marks}
 
     @property
     def asked(self) -> Array:
@@ -157,9 +134,6 @@ class MaskedLossCase(OperationCase):
     def rows(self, part: slice) -> dict[str, Array]:
         """The inputs of some rows."""
         return {name: x[part] for name, x in self.inputs.items()}
-
-    def cotangents(self) -> dict[str, Array]:
-        return {"loss": np.asarray(1.0, self.inputs["logits"].dtype)}
 
 
 @st.composite

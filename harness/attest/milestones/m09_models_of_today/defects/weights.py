@@ -121,7 +121,7 @@ class padding_row_is_learned(Embedding):
         return ops.add(right, ops.sub(taught, detach(taught)))
 
 
-@defect("M9.18a")
+@defect("M9.18c")
 class window_of_zero_taken(ReferenceComponent):
     """A window of 0 is taken for none."""
 
@@ -130,16 +130,16 @@ class window_of_zero_taken(ReferenceComponent):
             super().check_inner_width()
 
 
-@defect("M9.18a")
+@defect("M9.18c")
 class any_number_of_key_heads(ReferenceComponent):
-    """Key heads that do not divide the heads are accepted, and the rest of the heads reads the last."""
+    """Key heads that do not divide the heads are accepted until the model is called."""
 
     def check_heads(self) -> None:
         if self.operation != "language_model":
             super().check_heads()
 
 
-@defect("M9.18a")
+@defect("M9.18c")
 class any_word_for_positions_taken(ReferenceComponent):
     """A kind of positions that is not known is taken for another."""
 

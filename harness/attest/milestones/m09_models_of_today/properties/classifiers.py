@@ -22,6 +22,7 @@ from attest.judging.laws import (
 )
 from attest.judging.property import given, verifies
 from attest.milestones.m09_models_of_today.cases.encoders import ClassifierCase, classifier_cases
+from attest.milestones.m09_models_of_today.properties.encoders import expect_padding_inert
 from attest.outcomes import Expected
 
 POOLINGS = ("pooling:mean", "pooling:first", "pooling:last")
@@ -81,13 +82,7 @@ def more_padding_leaves_the_classes(
     impl: JudgedImplementation, case: ClassifierCase, before: int, behind: int
 ) -> None:
     """Columns of padding, on the sides where it is taken, leave the logits."""
-    before = before if "left" in impl.claims.padding else 0
-    behind = behind if "right" in impl.claims.padding else 0
-    case = case.but(room=case.room + before + behind)
-    model = case.loaded(impl)
-    seen = model(**case.with_padding(before, behind))["logits"]
-    what = f"logits with {before} columns of padding before and {behind} behind"
-    expect_close(seen, case.output, what, factor=2 * model.widening)
+    expect_padding_inert(impl, case, before, behind)
 
 
 @verifies("M9.13", effort=0.25)
