@@ -25,8 +25,11 @@ ALONE = 1e6  # the same where the others must not count: what they are is lost i
 def without_bias(config: Config, architecture: Architecture, made: Parameters, offsets: Array) -> Parameters:
     """These parameters, with about `offsets` (V,) added to the logits of every position."""
     table = made["embedding.weight"].copy()
-    table[:, 0] = APART * table.std()
+    table[:, 0] = APART * (1 + table.std())  # above what sinusoids can take away
     kept = {**made, **_kept_apart(made), "embedding.weight": table}
+    last = architecture.last_norm(config)
+    if f"{last}.bias" in kept:  # a norm that subtracts the mean could turn the feature's sign
+        kept[f"{last}.weight"][0], kept[f"{last}.bias"][0] = 0.0, 1.0
     return _read_from_feature(config, architecture, kept, offsets)
 
 
