@@ -102,7 +102,7 @@ class row_by_row(ReferenceGenerator):
         return [super(row_by_row, self).search(row[None], max_len, chosen)[0] for row in source]
 
 
-@variant("M6")
+@variant("M6", spared=("M6.7b",))  # which of equals is kept is a should that it leaves open
 class top_k_by_threshold(Sampling):
     """The k-th largest logit is found by a partial sort, and whatever reaches it is kept."""
 

@@ -21,7 +21,7 @@ from attest.judging.regimes import hiding_mask
 
 MASKS = ("none", "left", "right", "keys", "pairs", "shared")
 KEY_MASKS = ("left", "right", "keys")  # hide positions, whose own outputs are then unspecified
-PLACES = ("none", "counted", "shifted", "real")  # where the tokens stand
+PLACES = ("apart", "none", "real", "shifted", "counted")  # where the tokens stand
 SHIFT = 3
 
 
@@ -29,8 +29,9 @@ SHIFT = 3
 class CausalLayerCase(OperationCase):
     """Every option comes from what is claimed. A query may always see itself, whatever the mask hides.
 
-    `place`: positions are not given, count from 0, count from elsewhere in each row, or count the positions
-    that the mask shows, as a model does under padding.
+    `place`: positions have gaps, are not given, count the positions that the mask shows, as a model does
+    under padding, count from elsewhere in each row, or count from 0. Only gaps show that relative positions
+    are those that were given.
     """
 
     kind: ClassVar[str] = "causal_layer"
@@ -98,6 +99,9 @@ class CausalLayerCase(OperationCase):
         if self.place == "real":
             before: Array = np.maximum(np.cumsum(self.real, axis=1) - 1, 0)
             return before
+        if self.place == "apart":
+            apart: Array = np.cumsum(self.rng(5).integers(1, 4, (self.B, self.T)), axis=1)
+            return apart
         first = SHIFT * np.arange(self.B)[:, None] if self.place == "shifted" else np.zeros((self.B, 1), int)
         counted: Array = first + np.arange(self.T)
         return counted
