@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from attest.boundary import quiet
+from attest.boundary import JudgedImplementation, quiet
 from attest.checks.arrays import (
     expect,
     expect_close,
@@ -23,6 +23,7 @@ from attest.contract import Gradients
 from attest.evidence import collecting, note_case
 from attest.judging.property import Property, run_property
 from attest.outcomes import Expected, Violation
+from attest.reference.implementation import ReferenceImplementation
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +51,7 @@ def test_a_violation_gets_its_case_from_the_property_that_ran():
 
     failing = Property("M1.1", "check", check, {}, 1.0, True, ())
     with pytest.raises(Violation) as caught:
-        run_property(failing, None, profile="quick", seed=0)
+        run_property(failing, JudgedImplementation(ReferenceImplementation()), profile="quick", seed=0)
     assert (caught.value.case, caught.value.property) == ("B=1 T=2", "check")
 
 

@@ -94,9 +94,9 @@ def test_torch_counts_the_work_of_a_step(monkeypatch):
 def test_torch_counts_a_memory_projected_again(monkeypatch):
     honest = cache._cached_layer
 
-    def projects_again(layer, x, state, i):
+    def projects_again(layer, x, state, *rest):
         layer.cross_attention.keys_values(torch.zeros(2, state.memory.shape[4], x.shape[-1]))
-        return honest(layer, x, state, i)
+        return honest(layer, x, state, *rest)
 
     monkeypatch.setattr(cache, "_cached_layer", projects_again)
     assert "floating-point operations" in refusal(Eager(), "M6.4").seen

@@ -237,7 +237,7 @@ def test_conformance_collects_nothing_else(pytester):
 
 MILESTONE = """
 [milestone]
-id = "M7"
+id = "M70"
 title = "Square masks"
 summary = "A milestone that a plugin brings."
 operations = ["causal_mask"]
@@ -245,13 +245,13 @@ operations = ["causal_mask"]
 AC1 = "The causal mask of equal lengths has a true diagonal"
 
 [[criterion]]
-id = "M7.1"
+id = "M70.1"
 title = "The diagonal is visible"
 level = "must"
 acceptance = ["AC1"]
 statement = "Every position sees itself."
 why = "A position that does not see itself cannot be copied."
-sources = ["M7-AC1"]
+sources = ["M70-AC1"]
 needs = ["causal_mask"]
 stands_on = ["M1.5a"]
 hint = "Print it for T = S = 3."
@@ -260,7 +260,7 @@ PROPERTIES = """
 from attest.checks import expect
 from attest.properties import verifies
 
-@verifies("M7.1")
+@verifies("M70.1")
 def diagonal_is_visible(impl):
     expect(impl.call("causal_mask", 4, 4).diagonal().all(), "the diagonal is hidden")
 """
@@ -268,20 +268,20 @@ BRINGS = """
 from pathlib import Path
 
 def attest_milestones():
-    return [(Path(__file__).parent / "m07.toml", "m07_criteria")]
+    return [(Path(__file__).parent / "m70.toml", "m70_criteria")]
 """
 
 
 def test_a_plugin_brings_a_milestone_of_its_own(run, pytester):
-    pytester.makepyfile(mine=masks("mine") + BRINGS, m07_criteria=PROPERTIES)
-    pytester.path.joinpath("m07.toml").write_text(MILESTONE)
-    result, rows = run("--impl=mine.py", "--milestone=M7", "-n1")
+    pytester.makepyfile(mine=masks("mine") + BRINGS, m70_criteria=PROPERTIES)
+    pytester.path.joinpath("m70.toml").write_text(MILESTONE)
+    result, rows = run("--impl=mine.py", "--milestone=M70", "-n1")
     assert result.ret == 0
-    assert rows["mine"]["M7.1"]["verdict"] == "pass"
+    assert rows["mine"]["M70.1"]["verdict"] == "pass"
 
 
 def test_a_milestone_that_is_not_there_is_the_plugins_fault(run, pytester):
-    pytester.makepyfile(mine=masks("mine") + BRINGS, m07_criteria=PROPERTIES)
+    pytester.makepyfile(mine=masks("mine") + BRINGS, m70_criteria=PROPERTIES)
     result, rows = run("--impl=mine.py", f"--criterion={CAUSAL}", "-n0")
     assert result.ret == 1
-    assert "m07.toml, which is not a file" in rows["mine"][CAUSAL]["reason"]
+    assert "m70.toml, which is not a file" in rows["mine"][CAUSAL]["reason"]

@@ -118,7 +118,7 @@ def read_spec(files: Iterable[Path], operations: Iterable[str] = ()) -> Spec:
         head, rows = read_file(path, known)
         if head["id"] in {m.id for m in milestones}:
             refuse(path, f"milestone.id={head['id']!r} is taken; choose another id")
-        criteria = tuple(Criterion(**row) for row in rows)
+        criteria = tuple(sorted((Criterion(**row) for row in rows), key=lambda c: criterion_order(c.id)))
         for criterion in criteria:
             if criterion.id in by_id:
                 refuse(path, f"criterion id={criterion.id!r} appears twice; ids are never reused")
