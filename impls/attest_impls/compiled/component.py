@@ -201,6 +201,8 @@ def summed_loss(logits: Tensor, labels: Tensor, pad_id: int, smoothing: Tensor) 
 class Model(CompiledComponent, TransformerComponent):
     """The full model and its two halves."""
 
+    attention_maps = None  # fused attention has no weights to show
+
     def compute(self, source: Tensor, target: Tensor) -> dict[str, Tensor]:
         return {"logits": self.compiled("forward", Transformer.forward)(self.module, source, target)}
 
