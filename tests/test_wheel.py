@@ -42,7 +42,9 @@ def wheel(tmp_path_factory):
 
 def test_spec_schema_templates_and_starters_travel_in_it(wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
-    wanted = {f"attest/spec_data/{p.name}" for p in (ROOT / "spec").iterdir()}
+    spec = ROOT / "spec"
+    wanted = {f"attest/spec_data/{p.relative_to(spec)}" for p in spec.rglob("*") if p.is_file()}
+    assert "attest/spec_data/families/llama.toml" in wanted
     for folder in ("report/templates", "starters"):
         files = (ROOT / "harness/attest" / folder).iterdir()
         wanted |= {f"attest/{folder}/{p.name}" for p in files if p.is_file()}
