@@ -257,7 +257,7 @@ class NormCase(AnyNormCase):
     centre: float = 0.0
 
     def settled(self) -> Self:
-        """Around 0 in half precision: at 100 a bfloat16 keeps one bit of a unit difference, and no gradient."""
+        """Around 0 in half precision: at 100 a bfloat16 keeps one bit of a unit difference."""
         return self.but(centre=0.0) if self.dtype in ("bfloat16", "float16") else self
 
     @cached_property
