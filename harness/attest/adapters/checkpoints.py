@@ -54,6 +54,8 @@ class Checkpoint:
             if path.stat().st_size > LARGEST_JSON:
                 raise CheckpointError(f"{name} is larger than {LARGEST_JSON} bytes; this is no such file")
             found = json.loads(path.read_text(encoding="utf-8"))
+        except CheckpointError:
+            raise
         except FileNotFoundError:
             raise CheckpointError(f"{self.directory} has no {name}; name the directory of a model") from None
         except (OSError, ValueError, RecursionError) as error:
@@ -111,7 +113,7 @@ class Checkpoint:
     @cached_property
     def files(self) -> Mapping[str, Path]:
         """The file that holds each tensor: one, or those of an index."""
-        from safetensors import safe_open
+        from safetensors import SafetensorError, safe_open
 
         if (self.directory / "model.safetensors.index.json").is_file():
             listed = self._json("model.safetensors.index.json").get("weight_map")
@@ -119,8 +121,11 @@ class Checkpoint:
                 raise CheckpointError("model.safetensors.index.json has no weight_map; save it again")
             return {str(name): self._shard(str(file)) for name, file in listed.items()}
         path = self._shard("model.safetensors")
-        with safe_open(path, "numpy") as opened:
-            return dict.fromkeys(opened.keys(), path)
+        try:
+            with safe_open(path, "numpy") as opened:
+                return dict.fromkeys(opened.keys(), path)
+        except (SafetensorError, OSError):
+            raise CheckpointError("model.safetensors cannot be read; save the model again") from None
 
     def _shard(self, name: str) -> Path:
         path = self.directory / name

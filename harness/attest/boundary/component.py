@@ -11,7 +11,9 @@ import numpy as np
 from attest.boundary.arrays import aligned, array_of, arrays_of, fresh, guarded, kind_of, quiet
 from attest.boundary.wiring import wiring_fault
 from attest.contract import Array, Arrays, Config, Gradients
-from attest.outcomes import NotOffered, Violation, Wiring
+from attest.outcomes import NotClaimed, NotOffered, Violation, Wiring
+
+STEPS = frozenset({"start", "step", "reorder", "rewind"})
 from attest.sealed.outside import Remote
 
 if TYPE_CHECKING:
@@ -167,6 +169,8 @@ class JudgedComponent:
     def _method(self, name: str) -> Callable[..., Any]:
         method = getattr(self.component, name, None)
         if not callable(method):
-            raise NotOffered(f"{self.operation} has no {name}()")
+            # Whoever declares only = {"cache": (False,)} is not asked for steps.
+            missing = NotClaimed if name in STEPS and "cache" not in self.impl.claims.features else NotOffered
+            raise missing(f"{self.operation} has no {name}()")
         function: Callable[..., Any] = method
         return function

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 @click.option("--ids", default="", metavar="IDS", help='Token ids, such as "3 1 4"; rows apart with commas.')
 @click.option("--tokens", default=16, show_default=True, type=click.IntRange(1, 4096), metavar="N",
               help="Without --ids: so many random ids.")  # fmt: skip
-@click.option("--seed", default=0, show_default=True, metavar="SEED", help="Of the random ids.")
+@click.option("--seed", default=0, show_default=True, type=click.IntRange(0), metavar="SEED",
+              help="Of the random ids.")  # fmt: skip
 @click.option("--json", "as_json", type=click.Path(dir_okay=False), metavar="FILE",
               help="Write every activation to FILE too.")  # fmt: skip
 @click.pass_context
@@ -39,24 +40,33 @@ def command(
     from attest.adapters.checkpoints import Checkpoint, CheckpointError
     from attest.diagnosis.compare import examine
     from attest.diagnosis.tracing import reference_trace
-    from attest.registry import UsageError, sentence
+    from attest.registry import UsageError, printable, sentence
 
     try:
         checkpoint = Checkpoint(weights, family)
         inputs = _inputs(checkpoint, ids, tokens, seed)
-        subjects = [_subject(text, checkpoint) for text in (impl, against) if text]
+        subjects = [_subject(text, checkpoint) for text in (impl, against) if text is not None]
+        _check_json(as_json)
     except (CheckpointError, UsageError) as error:
-        raise click.UsageError(str(error)) from None
+        raise click.UsageError(printable(str(error))) from None
     operation, config, parameters = checkpoint.family.operation, checkpoint.config, checkpoint.parameters
     click.echo(f"{weights}: {checkpoint.family.name}, {_size(checkpoint)}")
-    trace = reference_trace(operation, config, parameters, inputs)
+    try:
+        trace = reference_trace(operation, config, parameters, inputs)
+    except Exception as error:  # the implementations have not been asked yet
+        raise click.UsageError(f"{weights}: the reference cannot compute it ({sentence(error)})") from None
     found = []
     for subject in subjects:
         build = getattr(subject, operation)
         try:
             found.append(examine(subject.name, build, operation, config, parameters, inputs, trace))
-        except Exception as error:  # whatever the implementation raises is its own
-            raise click.ClickException(f"{subject.name} raised {sentence(error)}") from None
+        except CheckpointError as error:
+            raise click.UsageError(printable(str(error))) from None
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # whatever the implementation raises is its own, SystemExit too
+            click.echo(f"{subject.name}: raised {sentence(error)}")
+            ctx.exit(1)
     for findings in found:
         _tell(findings)
     if as_json:
@@ -86,17 +96,31 @@ def _inputs(checkpoint: Checkpoint, ids: str, tokens: int, seed: int) -> dict[st
     if not ids:
         rng = np.random.default_rng(seed)
         lengths = {name: (1, tokens) for name, port in ports.items() if port.kind is Kind.IDS}
-        return {
-            name: rng.integers(4, getattr(checkpoint.config, ports[name].below), shape)
-            for name, shape in lengths.items()
-        }
+        sizes = {name: int(getattr(checkpoint.config, ports[name].below)) for name in lengths}
+        return {n: rng.integers(min(4, sizes[n] - 1), sizes[n], shape) for n, shape in lengths.items()}
     try:
         rows = np.array([[int(word) for word in row.split()] for row in ids.split(",")], dtype=np.int64)
-    except ValueError:
+    except (ValueError, OverflowError):
         raise UsageError(
             f"--ids={ids!r} is no table of ids; write rows of one length, as in '3 1,4 1'"
         ) from None
+    smallest = min(int(getattr(checkpoint.config, port.below)) for port in ports.values())
+    if rows.ndim != 2 or not rows.size or (rows < 0).any() or (rows >= smallest).any():
+        raise UsageError(f"--ids={ids!r} must be ids from 0 to {smallest - 1}; give one or more")
     return dict.fromkeys(ports, rows)
+
+
+def _check_json(name: str | None) -> None:
+    """Before anything is computed: a file that can be written and is not a plugin."""
+    from attest.registry import UsageError
+
+    if name is None:
+        return
+    path = Path(name)
+    if name.endswith("/") or path.suffix == ".py" or not name or not path.parent.is_dir() or path.is_dir():
+        raise UsageError(
+            f"--json={name!r} is not a file that can be written; name one in a directory there is"
+        )
 
 
 def _size(checkpoint: Checkpoint) -> str:

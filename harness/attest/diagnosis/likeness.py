@@ -89,11 +89,11 @@ def diagnose(
         return _by_complaint(candidates, property, impl, case)
 
 
-Rank = tuple[bool, bool, bool]
+Rank = tuple[bool, bool, int]
 
 
 def _candidates(criterion: str) -> list[tuple[Rank, Defect]]:
-    """Defects that name the criterion first, then those of its operations, its milestone, earlier ones."""
+    """Defects that name the criterion first, then those of its operations, then those of near milestones."""
     milestone = criterion.partition(".")[0]
     own = operations_of(criterion)
     ranked = [
@@ -106,7 +106,14 @@ def _candidates(criterion: str) -> list[tuple[Rank, Defect]]:
 
 def _rank(defect: Defect, criterion: str, own: frozenset[str]) -> Rank:
     shared = any(operations_of(killer) & own for killer in defect.killers)
-    return criterion not in defect.killers, not shared, defect.milestone != criterion.partition(".")[0]
+    return criterion not in defect.killers, not shared, _apart(defect.milestone, criterion.partition(".")[0])
+
+
+@cache
+def _apart(one: str, other: str) -> int:
+    """How many milestones lie between two: what a model is made of stands shortly before it."""
+    order = [m.id for m in load_spec().milestones]
+    return abs(order.index(one) - order.index(other)) if {one, other} <= set(order) else len(order)
 
 
 @cache

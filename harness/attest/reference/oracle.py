@@ -51,7 +51,8 @@ def expected(operation: str, config: Config, parameters: Arrays, inputs: Arrays)
     with np.errstate(all="ignore"):
         outputs = _run(operation, config, parameters, inputs, eps=eps, gradient=False)[0]
         return {
-            name: Expected(var.value, bound(var, peaked=config.dtype in _NARROW and name == "weights"))
+            # One large weight among many has the error of the row: a mean over 130 keys would hide it.
+            name: Expected(var.value, bound(var, peaked=name == "weights"))
             for name, var in outputs.items()
         }
 
