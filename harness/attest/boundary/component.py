@@ -12,12 +12,13 @@ from attest.boundary.arrays import aligned, array_of, arrays_of, fresh, guarded,
 from attest.boundary.wiring import wiring_fault
 from attest.contract import Array, Arrays, Config, Gradients
 from attest.outcomes import NotClaimed, NotOffered, Violation, Wiring
-
-STEPS = frozenset({"start", "step", "reorder", "rewind"})
 from attest.sealed.outside import Remote
 
 if TYPE_CHECKING:
     from attest.boundary.implementation import JudgedImplementation
+
+
+STEPS = frozenset({"start", "step", "reorder", "rewind"})
 
 
 class JudgedComponent:
