@@ -28,7 +28,9 @@ if TYPE_CHECKING:
               help="0 takes the likeliest token; above it is drawn.")  # fmt: skip
 @click.option("--top-k", type=int, metavar="K", help="Draw from the K likeliest tokens only.")
 @click.option("--top-p", type=float, metavar="P", help="Draw from the likeliest tokens that reach P.")
-@click.option("--seed", default=0, show_default=True, metavar="SEED", help="Of what is drawn.")
+@click.option(
+    "--seed", default=0, show_default=True, type=click.IntRange(0), metavar="SEED", help="Of what is drawn."
+)
 def command(
     prompts: tuple[str, ...], checkpoint: str, impl: str | None, max_new_tokens: int, **asked: Any
 ) -> None:

@@ -19,7 +19,14 @@ if TYPE_CHECKING:
 @click.option("--padding", is_flag=True, help="Hide the end of some rows (not for the transformer).")
 @click.option("--layers", default=2, show_default=True, type=click.IntRange(1, 12), metavar="N",
               help="Layers in a stack.")  # fmt: skip
-@click.option("--seed", default=7, show_default=True, metavar="SEED", help="Of inputs and weights.")
+@click.option(
+    "--seed",
+    default=7,
+    show_default=True,
+    type=click.IntRange(0),
+    metavar="SEED",
+    help="Of inputs and weights.",
+)
 @click.pass_context
 def command(
     ctx: click.Context, part: str, impl: str, norm: str, padding: bool, layers: int, seed: int

@@ -30,7 +30,11 @@ def command(name: str, framework: str | None, family: str | None) -> None:
     if not Path(f"{name}.py").exists() and (name in sys.stdlib_module_names or find_spec(name)):
         raise click.UsageError(f"{name}.py would hide the module {name}; choose another name")
     path = Path(f"{name}.py")
-    text = _family_text(family, name, framework) if family else starter(framework or _installed(), name)
+    text = (
+        _family_text(family, name, framework)
+        if family is not None
+        else starter(framework or _installed(), name)
+    )
     try:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)

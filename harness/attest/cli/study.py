@@ -19,7 +19,14 @@ STUDIES = ("norm", "heads", "positions")
               help="Of heads: test questions, at most 1000.")  # fmt: skip
 @click.option("--depth", multiple=True, type=click.IntRange(1, 96), metavar="N",
               help="Layers in each stack; repeats. [default: 6, 12, 24]")  # fmt: skip
-@click.option("--seed", default=0, show_default=True, metavar="SEED", help="Of the weights and the batch.")
+@click.option(
+    "--seed",
+    default=0,
+    show_default=True,
+    type=click.IntRange(0),
+    metavar="SEED",
+    help="Of the weights and the batch.",
+)
 @click.option("--reports", default="reports", show_default=True, type=click.Path(path_type=Path),
               metavar="DIR", help="Where NAME/study_STUDY.json and .svg go.")  # fmt: skip
 def command(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -114,7 +115,9 @@ def _fits(value: Any, name: str, rule: Rule) -> bool:
         )
     if value is None:
         return rule.optional or default_of(name) is None
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return False
+    return rule.holds is not Holds.SIZE or (isinstance(value, int) and 1 <= value < 2**31)
 
 
 def _example(name: str, rule: Rule) -> Any:

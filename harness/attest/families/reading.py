@@ -60,7 +60,7 @@ def read_family(path: Path) -> Family:
     free = {n: _values(path, n, v) for n, v in _table(path, data, "free").items()}
     if both := sorted(fixed.keys() & free.keys()):
         refuse(path, f"free.{both[0]} is in fixed too; keep one of them")
-    dtypes = tuple(data.get("dtypes", Family.dtypes))
+    dtypes = tuple(_texts(path, data, "dtypes")) if "dtypes" in data else Family.dtypes
     if unknown := [d for d in dtypes if d not in DTYPES]:
         refuse(path, f"dtypes: {unknown[0]!r} is unknown; use some of {', '.join(DTYPES)}")
     names = _names(path, _table(path, data, "names"))
