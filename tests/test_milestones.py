@@ -107,7 +107,12 @@ def test_the_kill_matrix_and_the_page_of_the_diagnosis_have_m10_after_m9():
 def test_the_diagnosis_of_m10_knows_the_defects_of_all_earlier_milestones(monkeypatch):
     known = {m: Defect(m, "A sin.", (f"{m}.1",), Attention) for m in ("M1", "M2", "M9", "M10", "M11", "MC")}
     monkeypatch.setattr(likeness, "defects", lambda: known)
-    assert [d.name for _, d in likeness._candidates("M10.1")] == ["M10", "M1", "M2", "M9"]
+    assert [d.name for _, d in likeness._candidates("M10.1")] == [
+        "M10",
+        "M9",
+        "M2",
+        "M1",
+    ]  # the near ones first
     assert [d.name for _, d in likeness._candidates("M2.1")] == ["M2", "M1"]
     assert {d.name for _, d in likeness._candidates("MC.1")} == set(known)
 
