@@ -31,6 +31,7 @@ class ConfigRules:
         self.check_heads()
         self.check_inner_width()
         self.check_dropout()
+        self.check_numbers()
         self.check_choices()
         self.check_options()
         self.check_rotated_width()
@@ -74,6 +75,12 @@ class ConfigRules:
     def check_dropout(self) -> None:
         for name, _ in self.fields(Holds.SHARE):
             check_share(name, getattr(self.config, name))
+
+    def check_numbers(self) -> None:
+        for name, _ in (*self.fields(Holds.NUMBER), *self.fields(Holds.NUMBER, training=True)):
+            value = getattr(self.config, name)
+            if not (math.isfinite(value) and value >= 0):
+                raise ValueError(f"{name}={value} must be finite and at least 0; give a small number")
 
     def check_choices(self) -> None:
         for name, rule in self.fields(Holds.CHOICE):
