@@ -7,6 +7,7 @@ that a large model passes through memory one layer at a time.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -144,9 +145,9 @@ class Checkpoint:
 
     def _shard(self, name: str) -> Path:
         path = self.directory / name
-        if Path(name).name != name or not path.is_file():
+        if Path(name).name != name or not os.path.isfile(path):  # False too where no file can have this name
             raise CheckpointError(
-                f"{name!r} is no file of {self.directory}; the index may name no other place"
+                f"{name!r:.60} is no file of {self.directory}; the index may name no other place"
             )
         return path
 
