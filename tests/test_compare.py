@@ -83,6 +83,13 @@ def test_a_checkpoint_is_read_through_its_family(weights):
         ),
         ({"rope_scaling": {"type": "linear"}}, "rope_scaling is not implemented"),
         ({"hidden_act": "gelu"}, "hidden_act='gelu' is not what llama computes"),
+        ({"num_hidden_layers": -1}, "num_hidden_layers=-1 is not a whole number of at least 1"),
+        ({"num_hidden_layers": 10**6}, "config.json has 1000000 layers"),
+        ({"num_hidden_layers": "4"}, "num_hidden_layers='4' is not a whole number"),
+        ({"rms_norm_eps": "small"}, "rms_norm_eps='small' is not a number"),
+        ({"hidden_size": 16.0}, "hidden_size=16.0 is not a whole number"),
+        ({"num_key_value_heads": True}, "num_key_value_heads=True is not a whole number"),
+        ({"vocab_size": 2**70}, "is not a whole number of at least 1"),
         ({"num_hidden_layers": 5}, "decoder.4.self_attention.query.weight"),
     ],
 )
@@ -97,6 +104,17 @@ def test_an_index_names_files_beside_it_only(weights):
     (weights / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"x": "../secret"}}))
     with pytest.raises(CheckpointError, match="is no file of"):
         Checkpoint(weights)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_weights_that_are_no_numbers_are_refused_before_anybody_is_asked(attest, weights, tmp_path, value):
+    stored = safetensors.load_file(weights / "b.safetensors")
+    name = next(name for name in stored if name.endswith("norm.weight"))
+    stored[name][0] = value
+    safetensors.save_file(stored, weights / "b.safetensors")
+    code, _, errors = attest("compare", "--impl", port(tmp_path), "--weights", str(weights))
+    assert code == 2
+    assert "holds nan or infinity; nothing can be compared with it" in errors
 
 
 def port(tmp_path, old="", new=""):

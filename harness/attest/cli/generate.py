@@ -43,11 +43,12 @@ def command(
     from attest.cli.flow import judged_implementations
     from attest.evidence import collecting
     from attest.outcomes import NotOffered, Violation
-    from attest.trained.models import read_model
+    from attest.trained.models import check_fit, read_model
     from attest.trained.named import task_named
 
     try:
         model = read_model(Path(checkpoint))
+        check_fit(model)
         task = task_named(model.task, model.architecture)
         asked_ids = [task.question(text) for text in sequences]
     except ValueError as error:

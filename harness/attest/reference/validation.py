@@ -121,6 +121,13 @@ class ConfigRules:
                 check_training_field(name, getattr(self.config, name), rule)
 
 
+def refuse_config(config: Config, reads: frozenset[str]) -> None:
+    """ValueError for a config that makes no sense where these fields of it are read."""
+    rules = ConfigRules()
+    rules.config, rules.reads = config, reads
+    rules.check_config()
+
+
 class InputRules:
     """Refuses inputs of the wrong rank, width, batch, length or mask shape, and ids that do not exist.
 
