@@ -109,8 +109,8 @@ class DotProductAttention(Layer):
         The steps of forward in reverse. Of a product C = A B, the gradients are dA = dC B^T and dB = A^T dC:
         C_ts = sum_j A_tj B_js, so A_tj moves every C_ts of its row by B_js, and dA_tj = sum_s dC_ts B_js; in
         the same way for B. output = weights v gives dv and dw. The softmax turns dw into dscores.
-        scores = scale q k^T + bias gives dbias = dscores, dq = scale dscores k and dk = scale dscores^T q. A cap
-        c stands between: c tanh(s / c) has the slope 1 - tanh^2. The weight of a sink reaches no output.
+        scores = scale q k^T + bias gives dbias = dscores, dq = scale dscores k and dk = scale dscores^T q. A
+        cap c stands between: c tanh(s / c) has the slope 1 - tanh^2.
         """
         q, k, v, weights, visible, scale, slope, every = cache
         dv = weights.swapaxes(-1, -2) @ doutput  # (..., S, e)
@@ -119,12 +119,17 @@ class DotProductAttention(Layer):
             dw += dweights
         if visible is not None:
             dw = np.where(visible, dw, 0)  # 0 * nan is nan
-        dw = np.concatenate(
-            [dw, np.zeros((*dw.shape[:-1], every.shape[-1] - dw.shape[-1]), dw.dtype)], axis=-1
-        )
-        dboth = self.softmax.backward(dw, every)  # (..., T, S), or S + 1 with a sink
-        dbias, dsinks = np.split(dboth, [weights.shape[-1]], axis=-1)
+        dbias, dsinks = self.score_gradients(dw, every)
         dscores = dbias * scale if slope is None else dbias * slope * scale
         dq = mix(dscores, visible, k)  # (..., T, d)
         dk = mix(dscores.swapaxes(-1, -2), transposed(visible, dscores.shape), q)  # (..., S, d)
         return dq, dk, dv, dbias, dsinks
+
+    def score_gradients(self, dw: Array, every: Array) -> tuple[Array, Array]:
+        """Gradients of the scores of the keys (..., T, S), and of the sink's (..., T, 1) if there is one."""
+        S = dw.shape[-1]
+        if every.shape[-1] == S:
+            return self.softmax.backward(dw, every), dw[..., :0]
+        nothing = np.zeros((*dw.shape[:-1], 1), dw.dtype)  # the weight of a sink reaches no output
+        dboth = self.softmax.backward(np.concatenate([dw, nothing], axis=-1), every)
+        return dboth[..., :S], dboth[..., S:]

@@ -1,8 +1,8 @@
 """Rotary frequencies for texts longer than those of training: linear, of YaRN, of Llama 3.
 
-Dividing every frequency by a factor brings far positions back to angles that were trained, and near ones too close
-together. The other rules divide those of slow pairs alone. A pair that turned often while the model was trained has
-met all its angles; one that did not finish its first turn has not.
+Dividing every frequency by a factor brings far positions back to angles that were trained, and near ones too
+close together. The other rules divide those of slow pairs alone. A pair that turned often while the model was
+trained has met all its angles; one that did not finish its first turn has not.
 
 Shapes: r features of a head are turned, r / 2 pairs.
 """

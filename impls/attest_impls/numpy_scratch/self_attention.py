@@ -30,7 +30,7 @@ class Place:
 
 
 def placed(config: Config, positions: Array, key_positions: Array, visible: Mask, causal: bool) -> Place:
-    """With the triangle of a causal model, and with the window: itself and the window - 1 before, or around."""
+    """With the triangle of a causal model, and the window: itself and window - 1 before, or on both sides."""
     if causal:
         visible = both(visible, causal_mask(positions.shape[1], key_positions.shape[1]))
     if config.window is not None:
