@@ -78,10 +78,22 @@ def test_a_checkpoint_is_read_through_its_family(weights):
     [
         ({"model_type": "mamba"}, "model_type='mamba' is no known family"),
         (
-            {"rope_parameters": {"rope_type": "yarn"}},
-            "rope_parameters.rope_type='yarn' is not what llama computes",
+            {"rope_parameters": {"rope_type": "dynamic", "factor": 2.0}},
+            "rope_parameters.rope_type='dynamic' is not implemented; known are linear, yarn, llama3",
         ),
-        ({"rope_scaling": {"type": "linear"}}, "rope_scaling is not implemented"),
+        ({"rope_parameters": {"rope_type": "linear"}}, "rope_parameters.factor=None is not a number above 0"),
+        (
+            {"rope_parameters": {"rope_type": "yarn", "factor": 4.0, "mscale": 0.7}},
+            "rope_parameters.mscale=0.7 is not implemented for yarn",
+        ),
+        (
+            {"rope_parameters": {"rope_type": "yarn", "factor": 4.0, "truncate": False}},
+            "rope_parameters.truncate=False is not implemented for yarn",
+        ),
+        (
+            {"rope_parameters": None, "rope_scaling": {"type": "longrope"}},
+            "rope_scaling.rope_type='longrope'",
+        ),
         ({"hidden_act": "gelu"}, "hidden_act='gelu' is not what llama computes"),
         ({"num_hidden_layers": -1}, "num_hidden_layers=-1 is not a whole number of at least 1"),
         ({"num_hidden_layers": 10**6}, "config.json has 1000000 layers"),
@@ -98,6 +110,46 @@ def test_a_checkpoint_of_something_else_is_refused_by_name(tmp_path, changes, fa
     with pytest.raises(CheckpointError) as error:
         Checkpoint(directory)
     assert fault in str(error.value)
+
+
+LLAMA3 = {
+    "rope_type": "llama3",
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 16,
+}
+OLD = {"rope_parameters": None, "rope_theta": 500000.0}  # as before version 5 of transformers
+
+
+@pytest.mark.parametrize(
+    ("changes", "wanted"),
+    [
+        ({**OLD, "rope_scaling": {"type": "linear", "factor": 2.0}}, ("linear", 2.0, 8192, 1.0, 32.0)),
+        ({**OLD, "rope_scaling": LLAMA3}, ("llama3", 8.0, 16, 1.0, 4.0)),
+        ({"rope_parameters": {**LLAMA3, "rope_theta": 500000.0}}, ("llama3", 8.0, 16, 1.0, 4.0)),
+        ({**OLD, "rope_scaling": {"rope_type": "yarn", "factor": 4.0}}, ("yarn", 4.0, 32, 1.0, 32.0)),
+    ],
+)
+def test_rules_for_angles_are_read_as_they_are_written(tmp_path, changes, wanted):
+    config = Checkpoint(saved(tmp_path / "llama", {**CONFIG, **changes})).config
+    names = ("scaling", "factor", "original", "slow_turns", "fast_turns")
+    assert tuple(getattr(config, f"rotary_{name}") for name in names) == wanted
+    assert config.rotary_base == 500000.0
+
+
+@pytest.mark.parametrize(
+    "rule", [LLAMA3, {"rope_type": "yarn", "factor": 4.0}, {"rope_type": "linear", "factor": 2.0}]
+)
+def test_the_class_of_transformers_scales_its_angles_as_the_checkpoint_says(attest, tmp_path, rule):
+    pytest.importorskip("transformers")
+    rule = {**rule, "rope_theta": 500000.0}
+    weights = saved(tmp_path / "llama", {**CONFIG, "rope_parameters": rule})
+    code, out, errors = attest("compare", "--impl", "hf:llama", "--weights", str(weights))
+    assert code == 0, out + errors
+    code, out, errors = attest("compare", "--impl", port(tmp_path), "--weights", str(weights))
+    assert code == 1, "a port that knows no rule turns by other angles"
+    assert "first wrong  decoder.0.self_attention.output:in" in out
 
 
 def test_an_index_names_files_beside_it_only(weights):

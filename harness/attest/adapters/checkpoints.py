@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from attest.adapters.names import flat, place_of, view
+from attest.adapters.rope import rule_of
 from attest.contract import Array, Config
 from attest.contract.config_values import fits, what_fits
 from attest.contract.parameters import shapes
@@ -24,7 +25,7 @@ from attest.families import Family, families, family_named
 LARGEST_JSON = 20_000_000  # bytes; the index of a model of 400 billion parameters has 100,000 lines
 OWN = {"kv_heads": "num_kv_heads", "d_head": "head_width", "inner_width": "d_ff"}  # properties by their field
 OLD = {"rope_theta": "rotary_base"}  # keys of config.json before version 5 of transformers
-REFUSED = ("rope_scaling", "quantization_config")  # what changes the numbers and is not understood here
+REFUSED = ("quantization_config",)  # what changes the numbers and is not understood here
 
 
 class CheckpointError(ValueError):
@@ -80,6 +81,7 @@ class Checkpoint:
                 read[own] = self._fitting(key, own, self.settings[key])
         read.setdefault("pad_id", None)
         try:
+            read |= self._rule()
             config = self.family.config(**read)
         except TypeError as error:
             raise CheckpointError(f"config.json does not fit {self.family.name} ({error})") from None
@@ -98,6 +100,12 @@ class Checkpoint:
                 f"config.json: {key}={value!r:.60} is not {what_fits(own)}; save the model again"
             )
         return value
+    def _rule(self) -> dict[str, Any]:
+        """What slows rotary angles down; refused by name where it is not known."""
+        try:
+            return rule_of(self.settings)
+        except ValueError as error:
+            raise CheckpointError(f"config.json: {error}") from None
 
     def _older(self) -> dict[str, str]:
         fields = self.family.huggingface.fields

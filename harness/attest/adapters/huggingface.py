@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from attest.adapters.names import place_of
+from attest.adapters.rope import rope_parameters
 from attest.adapters.torch import TorchComponent, seeded
 from attest.contract import Array, Config
 from attest.families import Family
@@ -43,6 +44,8 @@ def transformers_settings(family: Family, config: Config) -> dict[str, Any]:
             settings.setdefault(outer, {})[inner] = value
         else:
             settings[key] = value
+    if config.positions == "rotary":
+        settings.setdefault("rope_parameters", {}).update(rope_parameters(config))
     if family.operation == "transformer":
         settings["feed_forward_proj"] = _gated(config)
     special = {"pad_token_id": config.pad_id, "bos_token_id": config.bos_id, "eos_token_id": config.eos_id}
