@@ -13,7 +13,7 @@ from attest.adapters.checkpoints import Checkpoint, CheckpointError
 from attest.contract.parameters import shapes
 from attest.diagnosis.compare import Activation, Findings, examine
 from attest.diagnosis.likeness import Diagnosis
-from attest.families import family_named
+from attest.families import families, family_named
 from attest.records.failure import Likeness
 from attest.reference.implementation import ReferenceImplementation
 from attest.reference.oracle import random_parameters
@@ -92,6 +92,9 @@ def test_a_checkpoint_is_read_through_its_family(weights):
         ),
         ({"rope_scaling": {"type": "linear"}}, "rope_scaling is not implemented"),
         ({"hidden_act": "gelu"}, "hidden_act='gelu' is not what llama computes"),
+        ({"attn_logit_softcapping": 50.0}, "attn_logit_softcapping is not implemented"),
+        ({"rope_parameters": {"rope_type": "default", "factor": 8.0}}, "rope_parameters.factor is not impl"),
+        ({"num_hidden_layers": 3}, "model.layers.3.input_layernorm.weight is in the checkpoint and no param"),
         ({"num_hidden_layers": 5}, "decoder.4.self_attention.query.weight"),
     ],
 )
@@ -100,6 +103,56 @@ def test_a_checkpoint_of_something_else_is_refused_by_name(tmp_path, changes, fa
     with pytest.raises(CheckpointError) as error:
         Checkpoint(directory)
     assert fault in str(error.value)
+
+
+SMALL = {"d_model": 16, "num_heads": 4, "num_encoder_layers": 2, "num_decoder_layers": 2, "max_len": 32}
+
+
+@pytest.mark.parametrize("name", families())
+def test_what_transformers_saves_is_read_as_its_model_holds_it(tmp_path, name):
+    pytest.importorskip("transformers", reason="transformers is not installed (extra peers)")
+    from attest.adapters.huggingface import transformers_model
+
+    family = family_named(name)
+    ours = family.config(**SMALL, source_vocab=11, target_vocab=11)
+    model = transformers_model(family, ours)
+    model.module.save_pretrained(tmp_path / "whole")
+    checkpoint = Checkpoint(tmp_path / "whole")
+    assert checkpoint.family.name == name
+    held = model.parameters()
+    assert set(checkpoint.parameters) == set(held)
+    for canonical, value in checkpoint.parameters.items():
+        np.testing.assert_array_equal(value, held[canonical], canonical)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "bloom"])
+def test_a_model_without_its_head_is_a_tied_one_without_a_prefix(tmp_path, name):
+    """The files of GPT-2 are of this kind."""
+    pytest.importorskip("transformers", reason="transformers is not installed (extra peers)")
+    from attest.adapters.huggingface import transformers_model
+
+    family = family_named(name)
+    model = transformers_model(family, family.config(**SMALL, target_vocab=11, tie=True))
+    model.module.transformer.save_pretrained(tmp_path / "bare")
+    checkpoint = Checkpoint(tmp_path / "bare")
+    assert checkpoint.config.tie
+    for canonical, value in checkpoint.parameters.items():
+        np.testing.assert_array_equal(value, model.parameters()[canonical], canonical)
+
+
+def test_a_gated_t5_with_an_unscaled_output_is_read_as_one(tmp_path):
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed (extra peers)")
+    from attest.adapters.huggingface import transformers_model
+
+    family = family_named("t5")
+    ours = family.config(**SMALL, source_vocab=11, target_vocab=11, projection_scale=0.25).but(
+        gated=True, activation="gelu_tanh"
+    )
+    model = transformers_model(family, ours)
+    assert isinstance(model.module, transformers.T5ForConditionalGeneration)
+    model.module.save_pretrained(tmp_path / "t5")
+    config = Checkpoint(tmp_path / "t5").config
+    assert (config.gated, config.activation, config.projection_scale) == (True, "gelu_tanh", 0.25)
 
 
 def test_an_index_names_files_beside_it_only(weights):
