@@ -45,7 +45,7 @@ class LogitsCase(Case):
     def cuts(self) -> tuple[int, ...]:
         """Values of top_k: all of a small vocabulary, a few of a large one."""
         few = (1, 2, 16, 17, 64, 130, 256)
-        return (*few, self.V - 1) if self.V > few[-1] else tuple(range(1, self.V))
+        return (*few, self.V - 1) if few[-1] < self.V else tuple(range(1, self.V))
 
     @property
     def regimes(self) -> tuple[str, ...]:
