@@ -117,7 +117,7 @@ class ReferenceTrainer:
         return self.parts.loss.reduce_losses(losses, self.counted(labels))
 
     def counted(self, labels: Array) -> Array:
-        """Which labels count: ids that are no padding, and every class, also the one with padding's number."""
+        """Which labels count: ids that are no padding, and every class, one with padding's number too."""
         if self.architecture.labels == CLASSES:
             return np.ones(labels.shape, bool)
         return self.parts.loss.counted(labels)

@@ -19,7 +19,7 @@ from attest.checks.training import (
     expect_within,
     whole_parameters,
 )
-from attest.contract import Architecture, Array
+from attest.contract import Architecture
 from attest.contract.parameters import token_tables
 from attest.evidence import note_case
 from attest.judging.named import ONCE, named
