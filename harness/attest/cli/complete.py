@@ -41,13 +41,18 @@ def command(
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     from attest.cli.flow import judged_implementations
     from attest.cli.generate import registered
+    from attest.contract import DECODER_ONLY
     from attest.evidence import collecting
     from attest.outcomes import NotOffered, Violation
+    from attest.trained.lessons import command_for
     from attest.trained.models import read_model
     from attest.trained.texts import recalled_text
 
     try:
         model = read_model(Path(checkpoint))
+        if model.architecture != DECODER_ONLY:
+            raise ValueError(f"checkpoint={checkpoint!r} holds a model of task={model.task!r}; "
+                             f"use `{command_for(model.task)}`")  # fmt: skip
         text = recalled_text(model.task, model.history)
         ids = [text.ids_of(prompt) for prompt in prompts]
     except ValueError as error:

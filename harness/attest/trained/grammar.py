@@ -36,6 +36,7 @@ TRAINING = Config(
     target_vocab=FIRST + len(WORDS),
     max_len=64,
     dropout=0.0,
+    norm="pre",
     warmup=100,
     mask_id=MASK,
 )

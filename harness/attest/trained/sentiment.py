@@ -25,9 +25,16 @@ SENTENCES, PRAISED = 4000, 0.6
 HELD_OUT_OF = 8  # one sentence in so many, by its hash
 
 TRAINING = Config(
-    d_model=32, num_heads=2, d_ff=64, num_encoder_layers=2, num_classes=2, max_len=64, dropout=0.0, norm="pre",
+    d_model=32,
+    num_heads=2,
+    d_ff=64,
+    num_encoder_layers=2,
+    num_classes=2,
+    max_len=64,
+    dropout=0.0,
+    norm="pre",
     warmup=100,
-)  # fmt: skip
+)
 
 
 def sentence(rng: np.random.Generator, praised: bool) -> tuple[str, ...]:

@@ -10,21 +10,23 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
-from attest.contract import CLASSIFYING, Architecture, Array, Config
+from attest.contract import CLASSIFYING, Architecture, Array
 from attest.trained.tasks import BATCH, PAD, Batch, Ids
 
 UNKNOWN = 4  # the first id behind PAD, BOS, EOS and the mask
 FIRST = UNKNOWN + 1
+LONGEST_WORD = 24  # characters that are kept of a word
 WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
 Example = tuple[tuple[str, ...], int]  # words and class
 
 
 def words_of(text: str) -> tuple[str, ...]:
     """Runs of letters and digits in lower case, an apostrophe inside kept: "Don't!" is don't."""
-    return tuple(WORD.findall(text.lower()))
+    return tuple(word[:LONGEST_WORD] for word in WORD.findall(text.lower()))
 
 
 def vocabulary_of(examples: Iterable[Example], most: int) -> tuple[str, ...]:
@@ -89,3 +91,14 @@ class Labelled:
         """How often the commonest class of the training texts is right about what is held out."""
         commonest = Counter(label for _, label in self.train).most_common(1)[0][0]
         return float(np.mean([label == commonest for _, label in self.validation]))
+
+
+def recalled_texts(task: str, history: dict[str, Any]) -> Labelled:
+    """The task of a checkpoint without its texts; ValueError where something is missing."""
+    words, classes, longest = (history.get(name) for name in ("vocabulary", "classes", "longest"))
+    named = all(
+        isinstance(given, list) and all(isinstance(w, str) for w in given) for given in (words, classes)
+    )
+    if not named or not isinstance(longest, int) or longest < 1:
+        raise ValueError(f"task={task!r} of the checkpoint has no vocabulary and classes; train again")
+    return Labelled(task, tuple(classes or ()), tuple(words or ()), longest=longest)

@@ -24,7 +24,7 @@ def labelled(
     chosen[0, 0] = True  # something is asked in every batch
     fate = rng.integers(0, 3, ids.shape)  # a third each is hidden, another id, and left
     become = np.where(fate == 0, config.mask_id, np.where(fate == 1, words, ids))
-    labels: Array = np.where(chosen, ids, config.pad_id)
+    labels: Array = np.where(chosen, ids, np.asarray(config.pad_id))
     return {architecture.written: np.where(chosen, become, ids), "labels": labels}
 
 
@@ -33,5 +33,5 @@ def with_one_label(batch: dict[str, Array], pad_id: int | None) -> dict[str, Arr
     labels = batch["labels"][:1]
     if labels.ndim == 2:
         first = np.cumsum(labels != pad_id, axis=1) == 1
-        labels = np.where(first, labels, pad_id)
+        labels = np.where(first, labels, np.asarray(pad_id))
     return {**{name: x[:1] for name, x in batch.items()}, "labels": labels}

@@ -82,7 +82,7 @@ class words_read_apart(EncoderOnly):
     """Every token attends to itself alone, and the class is the mean of what single words say."""
 
     def encode(self, ids: Array, segments: Array | None, p: Scope) -> Var:
-        B, T = ids.shape
+        T = ids.shape[1]
         where = self.parts.language_model.place(ids).but(place="encoder", mask=np.eye(T, dtype=bool)[None])
         x = self.parts.embedding.of_model(ids, p, where, segments)
         return self.parts.layers.encoder(x, p.at("encoder"), where)

@@ -71,8 +71,9 @@ def hidden_symbols_of_a_grammar_are_filled_in(impl: JudgedImplementation) -> Non
     show("hidden symbols", looks, "from one side", grammar.BY_CHANCE)
     current().data["samples"] = list(filled(asked, sentences, logits_of(trainer, asked)))
     best = max(right for _, right in looks)
-    expect(best > MASKED_GOAL, f"{best:.1%} of the hidden symbols are right at best in {GRAMMAR_STEPS} steps, "
-           f"should be above {MASKED_GOAL:.0%}; from one side {grammar.BY_CHANCE:.0%} can be known")  # fmt: skip
+    expect(best > MASKED_GOAL, f"at best {best:.1%} of the hidden symbols are right in {GRAMMAR_STEPS} "
+           f"steps, should be above {MASKED_GOAL:.0%}; {grammar.BY_CHANCE:.0%} can be known from one side"
+           )  # fmt: skip
 
 
 def filled(asked: Batch, sentences: Sequence[tuple[int, ...]], logits: Array) -> Iterator[dict[str, str]]:
@@ -85,7 +86,7 @@ def filled(asked: Batch, sentences: Sequence[tuple[int, ...]], logits: Array) ->
 
 @verifies("M9.37", trains=True, costly=True)
 def negation_is_learned(impl: JudgedImplementation) -> None:
-    """Four of five held-out sentences are classified, where the commonest class is right about three of five."""
+    """Four of five held-out sentences are classified; the commonest class is right about three of five."""
     task = sentiment.sentiment()
     if "right" not in impl.claims.padding:
         raise NotClaimed("sentences of several lengths are padded on the right")
@@ -98,7 +99,8 @@ def negation_is_learned(impl: JudgedImplementation) -> None:
     def said() -> Array:
         logits = logits_of(trainer, asked)
         expect_shape(logits, (len(task.validation), len(task.classes)), "logits")
-        return logits.argmax(-1)
+        chosen: Array = logits.argmax(-1)
+        return chosen
 
     looks = shares(
         trainer, task.batches(0), lambda: float((said() == asked["labels"]).mean()), SENTIMENT_STEPS
@@ -109,9 +111,9 @@ def negation_is_learned(impl: JudgedImplementation) -> None:
         for (words, label), answer in list(zip(task.validation, said()))[: 2 * SHOWN]
     ]
     best = max(right for _, right in looks)
-    expect(best > SENTIMENT_GOAL, f"{best:.1%} of the held-out sentences are classified at best in "
-           f"{SENTIMENT_STEPS} steps, should be above {SENTIMENT_GOAL:.0%}; always to say the commonest class "
-           f"is right about {task.majority:.1%}")  # fmt: skip
+    expect(best > SENTIMENT_GOAL, f"at best {best:.1%} of the held-out sentences are classified in "
+           f"{SENTIMENT_STEPS} steps, should be above {SENTIMENT_GOAL:.0%}; always to say the commonest "
+           f"class is right about {task.majority:.1%}")  # fmt: skip
 
 
 def show(name: str, looks: list[tuple[int, float]], beside: str, level: float) -> None:
