@@ -16,7 +16,7 @@ from attest.trained.models import SavedModel
 if TYPE_CHECKING:
     from attest.boundary import JudgedImplementation
 
-LOOK_EVERY = 50
+LOOK_EVERY = 25
 PAGE = "training.html"
 Looks = list[tuple[int, Measured]]
 

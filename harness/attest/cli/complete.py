@@ -57,6 +57,12 @@ def command(
         ids = [text.ids_of(prompt) for prompt in prompts]
     except ValueError as error:
         raise click.UsageError(str(error)) from None
+    longest = max(map(len, ids)) + 1
+    if model.config.ends_at_max_len and longest + max_new_tokens - 1 > model.config.max_len:
+        room = model.config.max_len - longest + 1
+        remedy = f"ask for at most {room}" if room > 0 else "write shorter prompts"
+        raise click.UsageError(f"max-new-tokens={max_new_tokens} behind a prompt of {longest} tokens is beyond "
+                               f"the {model.config.max_len} positions of the model; {remedy}")  # fmt: skip
     judged = judged_implementations(impl or registered(model.implementation))[0]
     try:
         with collecting():

@@ -54,7 +54,7 @@ class Digits:
 
     source: entropy.EntropySource = field(default_factory=entropy.EntropySource)
     name: str = entropy.NAME
-    config: Config = entropy.TRAINING
+    config: Config = entropy.TRAINING.but(max_len=256)  # room for what `attest complete` is asked for
 
     def batches(self, seed: int) -> Iterator[Batch]:
         return self.source.batches("train", seed)

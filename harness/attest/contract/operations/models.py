@@ -105,6 +105,7 @@ CLASSIFIER = register_operation(
         sizes={"D": "d_model", "C": "num_classes"},
         parameters=parameters.classifier,
         tables=frozenset({"embedding.weight"}),
+        streams=("ids",),
     )
 )
 
