@@ -104,6 +104,7 @@ class Compiled(Eager):
     language_model_loss = masked_language_model = classifier = None  # type: ignore[assignment]
     mask_tokens = masked_language_model_loss = None  # type: ignore[assignment]
     language_model_optimizer = language_model_trainer = None  # type: ignore[assignment]
+    masked_language_model_trainer = classifier_trainer = None  # type: ignore[assignment]
 
     # The single pieces of M10 are not compiled: eager offers them.
     linear = activation = softmax = cross_entropy = None  # type: ignore[assignment]
