@@ -1,4 +1,4 @@
-"""Products as GPU libraries add them up: the terms in parts, each part by itself, the parts one after the other.
+"""Products as GPU libraries add them up: the terms in parts, then one part after the other.
 
 The order depends on the number of terms alone, so that the same call gives the same bits. Of these, correct
 variants are made: a different order of a float32 sum is no fault.

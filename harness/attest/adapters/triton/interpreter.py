@@ -100,7 +100,7 @@ def _repair_bfloat16() -> None:
     InterpreterBuilder.create_fma = _in_float32(InterpreterBuilder.create_fma)
     InterpreterBuilder.create_erf = _in_float32(InterpreterBuilder.create_erf)
     InterpreterBuilder.create_rsqrt = _in_float32(InterpreterBuilder.create_rsqrt)
-    InterpreterBuilder.get_bf16 = lambda self, x: TensorHandle(rounded(np.float32([x])), tl.bfloat16)
+    InterpreterBuilder.get_bf16 = lambda self, x: TensorHandle(rounded(np.array([x])), tl.bfloat16)
     _repair_casts()
     atomic = InterpreterBuilder.create_atomic_rmw
 
@@ -210,11 +210,9 @@ def _watch_memory() -> None:
         _memory.check(pointers, mask, "writes")
         return store(self, pointers, value, mask, *others)
 
-    def create_atomic_rmw(
-        self: Any, operation: Any, pointers: Any, value: Any, mask: Any, *others: Any
-    ) -> Any:
-        _memory.check(pointers, mask, "writes")
-        return atomic(self, operation, pointers, value, mask, *others)
+    def create_atomic_rmw(self: Any, operation: Any, pointers: Any, value: Any, *others: Any) -> Any:
+        _memory.check(pointers, others[0], "writes")  # the mask comes first
+        return atomic(self, operation, pointers, value, *others)
 
     GridExecutor.__call__, GridExecutor._init_args_hst = launch_watched, brought_to_the_host
     InterpreterBuilder.create_masked_load = create_masked_load

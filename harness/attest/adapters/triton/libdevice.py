@@ -1,7 +1,7 @@
 """The functions of CUDA's libdevice in numpy, by the names that Triton calls them.
 
-They are computed in float64 and rounded once, so they are closer to the exact value than the GPU's, which may be
-off by one or two units in the last place.
+They are computed in float64 and rounded once, so they are closer to the exact value than the GPU's, which may
+be off by one or two units in the last place.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PREFIX = "__nv_"
 
 def _each(function: Callable[[float], float]) -> Callable[[Array], Array]:
     def apply(x: Array) -> Array:
-        return np.vectorize(_total(function), otypes=[np.float64])(x)
+        return np.asarray(np.vectorize(_total(function), otypes=[np.float64])(x))
 
     return apply
 

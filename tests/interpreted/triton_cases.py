@@ -1,8 +1,7 @@
-"""Small Triton kernels, each of which shows one thing that the interpreter of Triton 3.7.1 has wrong."""
+"""Small Triton kernels, each of which shows one thing that the interpreter of Triton 3.7.1 has wrong.
 
-import os
-
-os.environ["TRITON_INTERPRET"] = "1"
+Import with TRITON_INTERPRET=1: what `triton.jit` makes of them is decided then.
+"""
 
 import torch
 import triton
