@@ -1,4 +1,4 @@
-"""`attest aot`: kernels compiled for GPUs that are not there, and the sentences for files that say it wrongly."""
+"""`attest aot`: kernels compiled for GPUs that are not there, and sentences for wrong files."""
 
 import json
 from importlib.metadata import PackageNotFoundError, version
@@ -136,7 +136,8 @@ def test_a_kernel_that_cannot_be_compiled_says_why(attest, declaring):
             "argument 'X' has the type 'float'; use one of i1, i8,",
         ),
         (
-            "ATTEST_AOT = [{'kernel': wrong, 'arguments': {'X': '*i32'}, 'constants': {'N': 4}, 'num_warps': 3}]",
+            "ATTEST_AOT = [{'kernel': wrong, 'arguments': {'X': '*i32'}, 'constants': {'N': 4},"
+            " 'num_warps': 3}]",
             "has num_warps=3; use one of 1, 2, 4, 8, 16, 32",
         ),
         (
