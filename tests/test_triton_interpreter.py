@@ -53,6 +53,7 @@ def test_bytecodes_are_not_counted_while_kernels_are_interpreted(monkeypatch, id
     """Triton's interpreter is written in Python: its loops would be taken for the implementation's."""
     from attest.boundary import JudgedImplementation
     from attest.judging.property import load_properties
+    from attest.records.record import NOT_RUN
     from attest.reference.implementation import ReferenceImplementation
     from attest.running.judging import Settings, judge
     from attest.spec import load_spec
@@ -60,5 +61,5 @@ def test_bytecodes_are_not_counted_while_kernels_are_interpreted(monkeypatch, id
     monkeypatch.setattr("attest.checks.side_effects.interprets_triton", lambda: True)
     impl = JudgedImplementation(ReferenceImplementation(name="any"))
     record = judge(load_spec().by_id[id], load_properties()[id], impl, Settings(profile="quick"))
-    assert record.verdict == "not_run"
+    assert record.verdict == NOT_RUN
     assert record.reason.startswith("bytecodes say nothing under TRITON_INTERPRET")
