@@ -55,3 +55,9 @@ def lacking(needs: Iterable[str]) -> str:
         if need == "cuda" and not cuda_available():
             return "no CUDA device is present"
     return ""
+
+
+def interprets_triton() -> bool:
+    """Whether Triton's kernels run in its interpreter, without a GPU; Triton reads the same variable."""
+    asked = os.environ.get("TRITON_INTERPRET", "").lower() in ("1", "true", "yes", "on", "y")
+    return asked and importlib.util.find_spec("triton") is not None
