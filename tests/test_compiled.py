@@ -187,16 +187,8 @@ def test_bfloat16_under_its_own_name_conforms(criterion: str) -> None:
     assert record.verdict == PASS, record.reason
 
 
-@pytest.mark.parametrize(
-    ("operation", "changes"),
-    [
-        ("feed_forward", {"gated": True}),
-        ("feed_forward", {"activation": "silu"}),
-        ("encoder_layer", {"activation": "gelu_tanh"}),
-    ],
-)
-def test_what_is_not_compiled_is_said_to_be_missing(operation, changes):
-    config = Config(d_model=8, num_heads=2, d_ff=12, **changes)
-    with pytest.raises(NotImplementedError, match=f"{next(iter(changes))}.* is not offered"):
-        getattr(Compiled(), operation)(config)
-    assert not callable(Compiled.rms_norm)
+def test_what_is_not_compiled_is_not_offered():
+    for name in ("chunked_attention", "masked_language_model", "classifier", "linear"):
+        assert not callable(getattr(Compiled, name))
+    with pytest.raises(NotImplementedError, match="positions='rotary' is not offered"):
+        Compiled().transformer(MODEL.but(positions="rotary"))

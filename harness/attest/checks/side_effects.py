@@ -10,10 +10,11 @@ import numpy as np
 from attest.boundary import JudgedComponent, arrays_of, fresh, guarded
 from attest.checks.arrays import expect, expect_same_bits
 from attest.contract import Array
-from attest.sealed.looking import bytecodes, global_state, stir
+from attest.sealed.looking import bytecodes, changed_since, global_state, stir
 
 __all__ = [
     "bytecodes",
+    "changed_since",
     "expect_no_side_effects",
     "global_state",
     "overwritten",
@@ -51,7 +52,7 @@ def _watched(component: JudgedComponent, given: Mapping[str, Any]) -> tuple[Any,
     stir()
     before = global_state()
     result = component.component(**given)
-    return result, sorted(name for name, value in global_state().items() if value != before[name])
+    return result, changed_since(before)
 
 
 def _arrays(inputs: Mapping[str, Any]) -> dict[str, Array]:
@@ -117,7 +118,7 @@ def undisturbed(label: str, call: Callable[[], Any]) -> Any:
     stir()
     before = global_state()
     result = guarded(label, call)
-    changed = sorted(name for name, value in global_state().items() if value != before[name])
+    changed = changed_since(before)
     expect(not changed, f"{label} changed {', '.join(changed)}")
     return result
 
