@@ -15,6 +15,7 @@ from attest_impls.eager.model import MultiHeadAttention, Transformer
 
 from . import cpu
 from .cpu import few_rows
+from .embedding import steady
 from .text_attention import TextAttention, fused
 
 
@@ -76,7 +77,7 @@ class Dropout(nn.Dropout):
 
 
 def fuse(module: nn.Module, kernels: str = cpu.OFF) -> nn.Module:
-    """Exchange every attention and every dropout inside a module, or the module itself.
+    """Exchange every attention, dropout and table inside a module, or the module itself.
 
     `kernels`: what is chosen of the ways to compute that are for a CPU alone.
     """
@@ -101,7 +102,7 @@ def _exchanged(module: nn.Module) -> nn.Module:
         return Dropout(module.p) if module.p else nn.Identity()
     for name, child in list(module.named_children()):
         setattr(module, name, _exchanged(child))
-    return module
+    return steady(module)
 
 
 def canonical_names(module: nn.Module) -> dict[str, str]:
