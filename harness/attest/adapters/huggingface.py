@@ -107,7 +107,7 @@ class Decoding(TransformersModel):
 
     def reorder(self, state: Any, rows: Array) -> Any:
         """The state whose row i is the old row rows[i]."""
-        index = torch.from_numpy(np.asarray(rows, dtype=np.int64))
+        index = torch.from_numpy(np.ascontiguousarray(rows, dtype=np.int64))
         held = len(state.real)
         if index.ndim != 1 or bool(((index < 0) | (index >= held)).any()):
             raise ValueError(f"rows={index.tolist()} must be row numbers below {held}; give one axis of them")
