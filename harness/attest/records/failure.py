@@ -37,6 +37,57 @@ class Likeness:
 
 
 @dataclass(frozen=True)
+class Edited:
+    """A change of one method of the reference after which it gives the implementation's answers."""
+
+    place: str  # the class and the method: Ranking.length_penalty
+    before: str
+    after: str
+    cases: int  # that it was compared on, and agreed on all of them
+
+    @property
+    def confidence(self) -> Confidence:
+        """Low where the agreement may be chance."""
+        return "high" if self.cases >= FEW else "low"
+
+
+Relation = Literal["factor", "factors", "offset", "zero", "input", "order"]
+
+
+@dataclass(frozen=True)
+class Condition:
+    """Under what all wrong answers were given; `exact` where no right one was."""
+
+    settings: tuple[str, ...]  # what it is about
+    test: str  # as it reads: schedule='cosine'
+    wrong: int
+    right: int
+    right_under_it: int = 0
+
+
+@dataclass(frozen=True)
+class Deviant:
+    """How the wrong answers relate to the right ones, in each of them."""
+
+    relation: Relation
+    what: str  # the output or gradient
+    value: str = ""  # the factor, the number added, or the input that came back
+    answers: int = 0
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Which of the things that are answered together are wrong, and which are always right."""
+
+    wrong: tuple[str, ...]
+    right: tuple[str, ...]
+    answers: int
+
+
+Observation = Condition | Deviant | Spread
+
+
+@dataclass(frozen=True)
 class Replay:
     """What a run needs to see the failure again. An empty case: the property draws nothing."""
 
