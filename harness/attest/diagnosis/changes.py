@@ -37,11 +37,15 @@ class Change:
         old, place[self.position] = place[self.position], self.new
         return old
 
-    def texts(self) -> tuple[str, str]:
-        """The smallest piece around the change as it reads before and after."""
+    def texts(self, least: int = 0) -> tuple[str, str]:
+        """The smallest piece around the change as it reads before and after.
+
+        The whole statement where the piece has fewer characters than `least`.
+        """
         if isinstance(self.new, ast.Pass):
             return _line(self.statement), "pass"
         shown = self.statement if isinstance(self.owner, ast.arguments | ast.withitem) else self.owner
+        shown = shown if len(_line(shown)) >= least else self.statement
         before = _line(shown)
         old = self.apply()
         after = _line(shown)

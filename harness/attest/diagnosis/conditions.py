@@ -1,14 +1,14 @@
 """Under what settings the answers are wrong: one test that all wrong answers pass and few right ones do.
 
-That the wrong answers pass it by chance must be unlikely: a test that a share f of all answers pass is passed by
-n wrong ones with probability f^n, and as many tests are tried as there are.
+That the wrong answers pass it by chance must be unlikely: a test that a share f of all answers pass is
+passed by n wrong ones with probability f^n, and as many tests are tried as there are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import permutations
+from itertools import pairwise, permutations
 from typing import Any
 
 import numpy as np
@@ -133,7 +133,7 @@ def _tests(calls: Sequence[Settings]) -> Iterator[Test]:
             if len(values) > 2:
                 yield from (_is_not(name, value) for value in values.values())
     for name, values in numbers.items():
-        for low, high in zip(values, values[1:]):
+        for low, high in pairwise(values):
             yield _above(name, low)
             yield _below(name, high)
     for one, other in permutations((name for name in numbers if _is_size(name)), 2):

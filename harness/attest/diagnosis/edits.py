@@ -16,15 +16,17 @@ from types import CodeType
 from typing import Any
 
 from attest.diagnosis.changes import Change, changes
-from attest.diagnosis.further_slips import further
 from attest.diagnosis.executed import code_of
+from attest.diagnosis.further_slips import further
 from attest.diagnosis.longhand import LONGHAND
 from attest.judging.catalogue import assemble
 from attest.reference.assembly import SLOTS
+from attest.reference.component import ReferenceComponent
 from attest.reference.decoding.generator import ReferenceGenerator
 from attest.reference.models.language_model import ReferenceCompleter, ReferenceLanguageModel
 from attest.reference.models.transformer import ReferenceTransformer
 from attest.reference.training.trainer import ReferenceOptimizer, ReferenceTrainer
+from attest.reference.validation import ConfigRules, InputRules
 
 WIRED = (
     ReferenceGenerator,
@@ -34,7 +36,9 @@ WIRED = (
     ReferenceLanguageModel,
     ReferenceCompleter,
 )
+RULES = (ConfigRules, InputRules)  # of every component: what it refuses
 # Changes that no correct method survives, and that answer to no failure but an exception.
+LEGIBLE = 12  # characters; of a shorter piece the whole statement is shown
 LOUD = frozenset({"argument dropped"})
 
 
@@ -68,7 +72,7 @@ def _classes() -> list[type[Any]]:
     """Every class of the reference that can be replaced, with those it is derived from."""
     rows = {row for slot in SLOTS.values() for row in slot.rows.values()}
     found: dict[type[Any], None] = {}
-    for kind in (*sorted(rows, key=lambda row: row.__name__), *WIRED):
+    for kind in (*sorted(rows, key=lambda row: row.__name__), *WIRED, *RULES):
         found.setdefault(kind)
     return list(found)
 
@@ -80,14 +84,15 @@ def _edits_of(kind: type[Any], plain: type[Any], name: str) -> Iterator[Edit]:
         return
     place = f"{plain.__name__}.{name}"
     for change in _changes(plain.__module__).get(place, ()):
-        before, after = change.texts()
+        before, after = change.texts(LEGIBLE)
         old = change.apply()
         try:
             made = _made(function, namespace)
         finally:
             _put_back(change, old)
         if made is not None:
-            piece = type(kind.__name__, (plain,), {name: made[name]})
+            base = ReferenceComponent if kind in RULES else plain
+            piece = type(kind.__name__, (base,), {name: made[name]})
             yield Edit(f"{kind.__name__}.{name}", before, after, piece)
 
 

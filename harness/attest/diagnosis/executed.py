@@ -61,3 +61,10 @@ def code_of(value: Any) -> CodeType | None:
         value = getattr(value, name, None) or value
     code = getattr(value, "__code__", None)
     return code if isinstance(code, CodeType) else None
+
+
+def overridden(piece: type[Any]) -> set[str]:
+    """The methods of the reference that a class overrides, as Class.method."""
+    bases = [kind for kind in piece.__mro__ if kind.__module__.startswith("attest.reference")]
+    own = {name for kind in piece.__mro__ if kind not in bases for name in vars(kind)}
+    return {f"{base.__name__}.{name}" for base in bases for name in own if code_of(vars(base).get(name))}

@@ -7,8 +7,8 @@ known defects, and the answers compared. Only cases where it differs from the re
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from types import CodeType
 
@@ -24,7 +24,7 @@ from attest.judging.catalogue import Defect, defects
 from attest.judging.property import Property, run_property
 from attest.order import milestone_order
 from attest.outcomes import NotOffered, NotRun, Violation
-from attest.records.failure import Basis, Edited, Likeness, Observation
+from attest.records.failure import Basis, Edited, Likeness, Measured
 from attest.spec import load_spec
 
 FIRST = 8  # a defect that answers none of these the same is not tried on the rest
@@ -32,6 +32,7 @@ CLEAR = 8  # agreeing on this many cases and on all of them, a defect ends the s
 SURE = 0.9
 POSSIBLE = 0.6
 SHOWN = 2
+AS_RIGHT = 12  # cases without a fault in which a change of the reference must make none either
 # A limit in calls, not in seconds: the same failure gets the same name on a busy machine.
 MOST_CALLS = 6000
 
@@ -43,7 +44,7 @@ class Diagnosis:
     found: tuple[Likeness, ...] = ()
     compared: int = 0
     edits: tuple[Edited, ...] = ()
-    observations: tuple[Observation, ...] = ()
+    measured: Measured = field(default_factory=Measured)
 
     @property
     def notable(self) -> tuple[Likeness, ...]:
@@ -72,21 +73,14 @@ def diagnose(
             return _by_complaint(candidates, property, impl, case)
         seen = executed(telling[:FIRST])
         found = _by_answers(candidates, telling, seen, Count(calls))
-        found = replace(found, observations=tuple(_observed(heard)))
+        found = replace(found, measured=_measured(heard))
         if any(likeness.agrees == likeness.cases for likeness in found.notable):
             return found
-        return replace(found, edits=_by_edits(telling, seen, Count(calls)))
+        return replace(found, edits=_by_edits(heard, seen, Count(calls)))
 
 
-def _observed(heard: Sequence[Trace]) -> Iterator[Observation]:
-    """What is measured on the implementation itself, whatever the cause."""
-    condition = condition_of(heard)
-    if condition is not None:
-        yield condition
-    yield from relations(heard)
-    parts = spread(heard)
-    if parts is not None:
-        yield parts
+def _measured(heard: Sequence[Trace]) -> Measured:
+    return Measured(condition_of(heard), tuple(relations(heard)), spread(heard))
 
 
 Rank = tuple[bool, bool, int]
@@ -160,19 +154,25 @@ def _likeness(defect: Defect, telling: Sequence[Trace], count: Count) -> Likenes
     return Likeness(defect.name, len(agreeing), len(telling), basis)
 
 
-def _by_edits(telling: Sequence[Trace], seen: frozenset[CodeType], count: Count) -> tuple[Edited, ...]:
-    """The changes of the reference that give every answer of every case; by an answer, not an exception."""
+def _by_edits(heard: Sequence[Trace], seen: frozenset[CodeType], count: Count) -> tuple[Edited, ...]:
+    """The changes of the reference that give every answer of every case, of each method the first.
+
+    There are many of them, so all must agree: the wrong answers, by a number and not only by an exception,
+    and the right answers of the cases where nothing is wrong. Of several methods any may be the place.
+    """
+    telling = [trace for trace in heard if trace.tells]
     if not any(trace.by_value for trace in telling):
         return ()
     quickest = sorted(telling, key=lambda trace: (not trace.by_value, len(trace.steps)))
-    found: list[Edited] = []
+    quickest += [trace for trace in heard if not trace.tells][:AS_RIGHT]
+    found: dict[str, Edited] = {}
     for edit in edits(seen):
-        if count.spent:
+        if count.spent or len(found) > SHOWN:
             break
         made = edit.build()
-        if all(agrees(trace, made, count) for trace in quickest):
-            found.append(Edited(edit.place, edit.before, edit.after, len(telling)))
-    return tuple(found)
+        if edit.place not in found and all(agrees(trace, made, count) for trace in quickest):
+            found[edit.place] = Edited(edit.place, edit.before, edit.after, len(telling))
+    return tuple(found.values()) if len(found) <= SHOWN else ()
 
 
 def _by_complaint(

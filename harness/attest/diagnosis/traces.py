@@ -1,4 +1,4 @@
-"""What a property asks of an implementation, case by case, and in which answers it differs from the reference.
+"""What a property asks of an implementation, case by case, and which answers differ from the reference.
 
 Everything that is asked is noted as steps: components, trainers, optimisers, schedules and plain functions
 alike. The steps of one case can be put to any other implementation.
@@ -7,6 +7,7 @@ alike. The steps of one case can be put to any other implementation.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -70,10 +71,8 @@ def traces_of(property: Property, impl: JudgedImplementation, case: str | None, 
 
     def noted(run: Any) -> None:
         start = len(recording.steps)
-        try:
+        with suppress(Violation, NotOffered, NotRun):
             run()
-        except (Violation, NotOffered, NotRun):
-            pass
         train_on(recording, start)
         spans.append((start, len(recording.steps)))
 
@@ -219,7 +218,7 @@ def _both_right(trace: Trace, k: int, answer: Answer) -> bool:
 
 
 def _same(steps: Sequence[Step], k: int, answer: Answer) -> bool:
-    """Whether an answer is the one the implementation gave; an exception only where it is of the same class."""
+    """Whether an answer is the one the implementation gave; of exceptions, whether the class is."""
     step = steps[k]
     if step.raised or answer.raised:
         return step.raised == answer.raised

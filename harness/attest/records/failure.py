@@ -56,7 +56,7 @@ Relation = Literal["factor", "factors", "offset", "zero", "input", "order"]
 
 @dataclass(frozen=True)
 class Condition:
-    """Under what all wrong answers were given; `exact` where no right one was."""
+    """Under what settings all wrong answers were given."""
 
     settings: tuple[str, ...]  # what it is about
     test: str  # as it reads: schedule='cosine'
@@ -67,7 +67,7 @@ class Condition:
 
 @dataclass(frozen=True)
 class Deviant:
-    """How the wrong answers relate to the right ones, in each of them."""
+    """How wrong answers relate to the right ones, in each of them."""
 
     relation: Relation
     what: str  # the output or gradient
@@ -84,7 +84,23 @@ class Spread:
     answers: int
 
 
-Observation = Condition | Deviant | Spread
+@dataclass(frozen=True)
+class Measured:
+    """What is true of the wrong answers, whatever their cause."""
+
+    condition: Condition | None = None
+    relations: tuple[Deviant, ...] = ()
+    spread: Spread | None = None
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> Measured:
+        """The inverse of `dataclasses.asdict`."""
+        condition, spread = data["condition"], data["spread"]
+        return cls(
+            Condition(**{**condition, "settings": tuple(condition["settings"])}) if condition else None,
+            tuple(Deviant(**relation) for relation in data["relations"]),
+            Spread(tuple(spread["wrong"]), tuple(spread["right"]), spread["answers"]) if spread else None,
+        )
 
 
 @dataclass(frozen=True)
@@ -120,6 +136,8 @@ class Failure:
     required: str = ""
     likenesses: tuple[Likeness, ...] = ()
     compared: int = 0
+    edits: tuple[Edited, ...] = ()  # where no known defect agrees on all cases
+    measured: Measured = Measured()
     replay: Replay | None = None
     reproduction: Reproduction = Reproduction()
 
@@ -132,6 +150,8 @@ class Failure:
         """The inverse of `dataclasses.asdict`."""
         parts: dict[str, Any] = dict(data)
         parts["likenesses"] = tuple(Likeness(**likeness) for likeness in data["likenesses"])
+        parts["edits"] = tuple(Edited(**edit) for edit in data.get("edits", ()))
+        parts["measured"] = Measured.from_data(data["measured"]) if "measured" in data else Measured()
         parts["replay"] = Replay(**data["replay"]) if data["replay"] else None
         parts["reproduction"] = Reproduction(**data["reproduction"])
         return cls(**parts)
