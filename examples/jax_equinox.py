@@ -46,6 +46,7 @@ class Pure:
 class Equinox:
     name = "equinox"
     description = "layers of equinox and jax.nn"
+    packages = ("equinox", "jax")
     dtypes = ("float32",)
     supports = (
         {"operations": ("rotary",), "rotary_base": "any"},

@@ -1,4 +1,4 @@
-"""Layers of keras on its torch backend: grouped attention, RMSNorm, layer norm. Kernels are (in, heads, width).
+"""Layers of keras on its torch backend: grouped attention, norms. Kernels are (in, heads, width).
 
 `attest run --impl examples/keras_layers.py -m M8 -m M9` judges them; it needs `pip install keras`.
 """
@@ -55,6 +55,7 @@ def turned_output(array, back=False):
 class Keras:
     name = "keras"
     description = "layers of keras 3 on torch"
+    packages = ("keras", "torch")
     dtypes = ("float32",)
     supports = ({"operations": ("self_attention",), "num_kv_heads": "any", "head_width": "any"},)
     only: ClassVar = {"positions": ("none",), "bias": (False,)}

@@ -34,6 +34,7 @@ class LitGPT:
         "none",
         "right",
     )  # it takes no mask: what stands behind the text does not matter, before it does
+    packages = ("litgpt", "torch")
     dtypes = ("float32",)  # the table of angles is float32
 
     def language_model(self, config):

@@ -42,6 +42,7 @@ def model_of(c):
 class XTransformers:
     name = "x_transformers"
     description = "TransformerWrapper of x-transformers with rotary positions"
+    packages = ("x-transformers", "torch")
     dtypes = ("float32",)
     padding = ("none", "right", "left")
     supports = (
@@ -51,8 +52,8 @@ class XTransformers:
     )
     only: ClassVar = {
         "positions": ("rotary",), "rotary_pairing": ("interleaved",), "norm": ("pre",), "norm_kind": ("rms",),
-        "activation": ("silu",), "gated": (True,), "bias": (False,), "scale_embeddings": (False,), "tie": (False,),
-        "cache": (False,),
+        "activation": ("silu",), "gated": (True,), "bias": (False,), "scale_embeddings": (False,),
+        "tie": (False,), "cache": (False,),
     }  # fmt: skip
 
     def rotary(self, config):

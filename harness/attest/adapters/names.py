@@ -5,7 +5,7 @@ A name is the module's own, with suffixes that are applied from left to right:
     "in_proj_weight[0/3]"       the first of three equal parts of the first axis
     "w.T"                       the transpose
     "qkv.weight[0/3 of H]"      the same, packed by head: the first axis is (H, 3, d)
-    "qkv.weight[k of q,k,v]"    the keys where queries, keys and values have H d, G d and G d rows in this order
+    "qkv.weight[k of q,k,v]"    the keys, where queries, keys and values have H d, G d and G d rows
     "qkv.weight[k of q,k,v of G]"  the same, packed by key head: the first axis is (G, H/G + 2, d)
     "q_proj.weight.pairs"       rows of each head as interleaved rotary pairs want them; ours are in halves
     "norm.weight+1"             the gain is 1 plus what is stored
@@ -180,7 +180,7 @@ def _check_rows(value: Any, suffix: Suffix, wanted: int) -> None:
 
 
 def _pairs(value: Any, axes: int, config: Config) -> Any:
-    """(heads, d, ...) as (heads, d/2, 2, ...) with the last two swapped; no copy, so that it can be written."""
+    """(heads, d, ...) as (heads, d/2, 2, ...) with the last two swapped; a view, to be written through."""
     d = config.d_head
     rows = value.shape[axes]
     if rows % d or d % 2 or config.rotary_fraction != 1.0:
