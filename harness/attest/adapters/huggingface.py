@@ -19,7 +19,7 @@ from attest.adapters.names import place_of
 from attest.adapters.rope import rope_parameters
 from attest.adapters.t5_settings import settings_of
 from attest.adapters.torch import TorchComponent, seeded
-from attest.contract import Array, Config
+from attest.contract import Array, Arrays, Config
 from attest.families import Family
 
 
@@ -141,11 +141,11 @@ class DecoderOnly(Decoding):
 class EncoderDecoder(Decoding):
     """A model that reads a source and writes a target."""
 
-    def encode(self, *, source: Array) -> dict[str, Array]:
+    def encode(self, *, source: Array) -> Arrays:
         """memory (B, S, D)."""
         return self.run(lambda source: {"memory": self._memory(source)}, source=source)
 
-    def decode(self, *, target: Array, memory: Array, source: Array) -> dict[str, Array]:
+    def decode(self, *, target: Array, memory: Array, source: Array) -> Arrays:
         """logits (B, T, V)."""
         return self.run(self._decoded, target=target, memory=memory, source=source)
 
