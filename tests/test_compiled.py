@@ -16,8 +16,10 @@ from attest.reference.oracle import expected, random_parameters  # noqa: E402
 from attest.running.judging import Settings, judge  # noqa: E402
 from attest.spec import load_spec  # noqa: E402
 from attest_impls.compiled import Compiled  # noqa: E402
+from attest_impls.compiled.embedding import STEADY, looked_up  # noqa: E402
 from attest_impls.compiled.fused import fuse  # noqa: E402
 from attest_impls.eager import Eager  # noqa: E402
+from attest_impls.eager.language_model import LanguageModel  # noqa: E402
 from attest_impls.eager.model import Transformer  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch's own, inside inductor
@@ -87,6 +89,38 @@ def test_fused_attention_has_the_numbers_of_eager() -> None:
     ids = torch.tensor([[3, 4, 5, 0], [6, 0, 0, 0]])
     with torch.no_grad():
         torch.testing.assert_close(fuse(fused)(ids, ids), plain(ids, ids))
+
+
+def test_a_table_gets_the_gradient_of_eager_and_has_no_atomic_sum() -> None:
+    """The graph calls an operator of its own, which sorts the ids; inductor never sees the sum."""
+    graphs = []
+
+    def backend(graph, inputs):
+        from functorch.compile import make_boxed_func
+        from torch._functorch.aot_autograd import aot_module_simplified
+
+        def kept(traced, given):
+            graphs.append(traced)
+            return make_boxed_func(traced.forward)
+
+        return aot_module_simplified(graph, inputs, fw_compiler=kept, bw_compiler=kept)
+
+    ids = torch.tensor([[3, 4, 3, 0], [3, 3, 5, 4]])
+    table = torch.randn(7, 4, dtype=torch.float64, requires_grad=True)
+    run = torch.compile(lambda t: looked_up(t, ids, 0).sin().sum(), backend=backend, fullgraph=True)
+    (seen,) = torch.autograd.grad(run(table), table)
+    (wanted,) = torch.autograd.grad(torch.nn.functional.embedding(ids, table, 0).sin().sum(), table)
+    torch.testing.assert_close(seen, wanted)
+    called = {str(node.target) for node in graphs[-1].graph.nodes if node.op == "call_function"}
+    assert "attest.rows_summed.default" in called
+    assert not any("index_put" in name or "embedding" in name or "scatter" in name for name in called)
+
+
+def test_no_table_of_a_model_is_left_with_the_gradient_of_torch() -> None:
+    new = MODEL.but(positions="relative", num_kv_heads=1)
+    for model in (Transformer(MODEL), LanguageModel(new), LanguageModel(new.but(positions="learned"))):
+        kinds = {type(part) for part in fuse(model).modules()}
+        assert kinds.isdisjoint({*STEADY, torch.nn.Embedding})
 
 
 def test_ids_out_of_range_are_refused_before_anything_is_compiled() -> None:
@@ -187,16 +221,8 @@ def test_bfloat16_under_its_own_name_conforms(criterion: str) -> None:
     assert record.verdict == PASS, record.reason
 
 
-@pytest.mark.parametrize(
-    ("operation", "changes"),
-    [
-        ("feed_forward", {"gated": True}),
-        ("feed_forward", {"activation": "silu"}),
-        ("encoder_layer", {"activation": "gelu_tanh"}),
-    ],
-)
-def test_what_is_not_compiled_is_said_to_be_missing(operation, changes):
-    config = Config(d_model=8, num_heads=2, d_ff=12, **changes)
-    with pytest.raises(NotImplementedError, match=f"{next(iter(changes))}.* is not offered"):
-        getattr(Compiled(), operation)(config)
-    assert not callable(Compiled.rms_norm)
+def test_what_is_not_compiled_is_not_offered():
+    for name in ("chunked_attention", "masked_language_model", "classifier", "linear"):
+        assert not callable(getattr(Compiled, name))
+    with pytest.raises(NotImplementedError, match="positions='rotary' is not offered"):
+        Compiled().transformer(MODEL.but(positions="rotary"))

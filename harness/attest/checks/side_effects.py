@@ -12,10 +12,11 @@ from attest.checks.arrays import expect, expect_same_bits
 from attest.contract import Array
 from attest.machine import interprets_triton
 from attest.outcomes import NotRun
-from attest.sealed.looking import bytecodes, global_state, stir
+from attest.sealed.looking import bytecodes, changed_since, global_state, stir
 
 __all__ = [
     "bytecodes",
+    "changed_since",
     "expect_no_side_effects",
     "global_state",
     "overwritten",
@@ -53,7 +54,7 @@ def _watched(component: JudgedComponent, given: Mapping[str, Any]) -> tuple[Any,
     stir()
     before = global_state()
     result = component.component(**given)
-    return result, sorted(name for name, value in global_state().items() if value != before[name])
+    return result, changed_since(before)
 
 
 def _arrays(inputs: Mapping[str, Any]) -> dict[str, Array]:
@@ -121,7 +122,7 @@ def undisturbed(label: str, call: Callable[[], Any]) -> Any:
     stir()
     before = global_state()
     result = guarded(label, call)
-    changed = sorted(name for name, value in global_state().items() if value != before[name])
+    changed = changed_since(before)
     expect(not changed, f"{label} changed {', '.join(changed)}")
     return result
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from attest.adapters.triton import repair_if_interpreted
 from attest.boundary import JudgedImplementation
+from attest.contract import OPERATIONS, Form
 from attest.judging.property import load_properties
 from attest.machine import interprets_triton
 from attest.outcomes import Timeout
@@ -34,7 +35,7 @@ LARGEST_RECORD = 2**23  # characters of JSON; beyond them the pictures are left 
 
 def time_limit(criterion: Criterion, plan: Plan) -> float:
     """Seconds for a criterion: what the run asked for, or what its kind and profile get."""
-    trains = "trainer" in criterion.needs
+    trains = any(OPERATIONS[need].form is Form.TRAINER for need in criterion.needs if need in OPERATIONS)
     return plan.seconds or (TRAINING_SECONDS if trains else SECONDS[plan.profile])
 
 

@@ -97,8 +97,8 @@ def beam_search(
     for n in range(1, max_len + 1):
         logits, state = decoder.step(model, state, token)
         parent = beam.advance(logits[:, -1], n, config.eos_id, _penalty(n, alpha))
-        if beam.over or n == max_len:
-            break
+        if n == max_len or (n % decoder.look_every == 0 and beam.over):
+            break  # steps after the last hypothesis has ended change nothing
         token = beam.live.tokens[:, :, n - 1].reshape(-1, 1)
         state = decoder.reorder(state, (row * width + parent).flatten())
     results = beam.results(num_results, _penalty(n, alpha))

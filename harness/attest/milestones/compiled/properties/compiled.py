@@ -31,6 +31,8 @@ from attest.reference.oracle import expected, random_parameters
 Job = tuple[Any, Callable[[], Any]]
 # A cache that grows by blocks, or a length that is a constant of the graph, compiles anew within 100 steps.
 STEPS = 100
+# A look at the stop flags every eight tokens, and as much again for whatever else is looked at.
+MOST_WAITS = 0.25
 UNFIT = (
     "k of length 5 and v of length 4",
     "k of length 1 and v of length 5",
@@ -309,3 +311,42 @@ def permuted_keys_are_read_right(impl: JudgedImplementation) -> None:
             seen = component.as_given(q=q, k=laid, v=v, mask=mask)["output"]
             what = f"output for keys in memory as axes {order}"
             expect_close(seen, wanted, what, factor=2 * impl.factor("attention"))
+
+
+@verifies("MC.9")
+def writing_seldom_waits(impl: JudgedImplementation) -> None:
+    """32 tokens more cost at most 8 reads of a number more, by every method."""
+    from attest.adapters.placement import is_torch
+    from attest.adapters.waiting import reads_of_numbers
+
+    if impl.sealed:
+        raise NotRun("what its tensors are read for is not seen across a seal; run open")
+    writers = {name: new_component(impl, name) for name in ("generate", "complete") if impl.offers(name)}
+    if not writers or not all(is_torch(writer.component) for writer in writers.values()):
+        raise NotOffered("nothing that writes holds a torch module as `module` and a `config`")
+    for name, writer in writers.items():
+        never_ends(writer)
+        for method in ("greedy", "beam", "sample"):
+            note_case(f"{name} by {method}, 8 and 40 tokens", method)
+            few, many = (
+                guarded(name, lambda n=n, m=method, w=writer: reads_of_numbers(lambda: written(w, n, m)))  # type: ignore[misc]
+                for n in (8, 40)
+            )
+            each = (many - few) / 32
+            said = f"{name} by {method} reads {each:.2f} numbers off tensors for each token"
+            expect(each <= MOST_WAITS, f"{said}, should at most {MOST_WAITS}")
+
+
+def never_ends(writer: JudgedComponent) -> None:
+    """Load weights under which the end is never written."""
+    held = writer.parameters()
+    held["projection.bias"] = held["projection.bias"].copy()
+    held["projection.bias"][writer.config.eos_id] = -1e4
+    writer.load(held)
+
+
+def written(writer: JudgedComponent, length: int, method: str) -> Any:
+    """What the bare component writes behind a prompt of four ids."""
+    prompt = {"generate": "source", "complete": "prompt"}[writer.operation]
+    ids = np.random.default_rng(1).integers(3, 11, (B, 4))
+    return writer.component(**{prompt: ids, "max_len": length, "method": method})

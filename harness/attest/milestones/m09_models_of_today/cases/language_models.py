@@ -61,7 +61,7 @@ class LanguageModelCase(OperationCase):
 
     @property
     def narrowed(self) -> dict[str, Any]:
-        sizes = {"D": 8, "H": 2, "d_ff": 16, "N": 2, "V": 9, "room": 32, "special": 0}
+        sizes = {"D": 8, "H": 2, "d_ff": 16, "N": 1, "V": 9, "room": 32, "special": 0}
         return {**sizes, "T": min(self.T, 8)}
 
     def fitted(self, impl: JudgedImplementation) -> Self:
