@@ -96,9 +96,9 @@ def install():
     torch.compiler.cudagraph_mark_step_begin = graphs.begin_step
     write = async_compile.AsyncCompile.triton
 
-    def noted(self, name, source, kind="cuda"):
+    def noted(self, name, source, device_str="cuda"):
         SOURCES[f"{name}_{hashlib.sha256(source.encode()).hexdigest()[:8]}"] = source
-        return write(self, name, source, kind)
+        return write(self, name, source, device_str)
 
     async_compile.AsyncCompile.triton = noted
     if order := os.environ.get("EMULATED_GPU_ORDER"):
