@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import platform
+import sys
 from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -17,6 +18,12 @@ def cuda_available() -> bool:
     import torch
 
     return bool(torch.cuda.is_available())
+
+
+def emulated_cuda() -> str:
+    """What a CUDA device that is emulated on this machine says about itself; empty where there is none."""
+    torch = sys.modules.get("torch")
+    return str(getattr(torch.cuda, "emulated", "")) if torch is not None else ""
 
 
 # What makes one processor of a kind faster than another at products, as Linux names it.
@@ -67,6 +74,8 @@ def lacking(needs: Iterable[str]) -> str:
             return "torch is not installed; install attest-transformers[torch]"
         if need == "cuda" and not cuda_available():
             return "no CUDA device is present"
+        if need == "cuda" and emulated_cuda():  # it shows much, and not what this asks
+            return "the CUDA device is emulated, and a real one is needed"
     return ""
 
 
