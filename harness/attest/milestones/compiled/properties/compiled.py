@@ -321,8 +321,9 @@ def writing_seldom_waits(impl: JudgedImplementation) -> None:
 
     if impl.sealed:
         raise NotRun("what its tensors are read for is not seen across a seal; run open")
-    writers = {name: new_component(impl, name) for name in ("generate", "complete") if impl.offers(name)}
-    if not writers or not all(is_torch(writer.component) for writer in writers.values()):
+    offered = [new_component(impl, name) for name in ("generate", "complete") if impl.offers(name)]
+    writers = {writer.operation: writer for writer in offered if is_torch(writer.component)}
+    if not writers:
         raise NotOffered("nothing that writes holds a torch module as `module` and a `config`")
     for name, writer in writers.items():
         never_ends(writer)
