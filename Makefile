@@ -64,9 +64,14 @@ MUTANTS := 600
 mutation: $(STAMP)
 	$(BIN)/attest mutate --impl eager $(addprefix -m M,1 2 3 4 5 6) --count $(MUTANTS) --annotations tests/survivors/eager.toml -n $(JOBS) $(RESUME)
 
+# What each kind of positions loses beyond the length of training: three minutes of one core.
+.PHONY: study
+study: $(STAMP)
+	$(BIN)/attest study positions --impl eager
+
 # Make new reports and keep them for readers in reports/kept/, the only reports in the repository. A benchmark
 # is kept too where `attest bench` has left one in reports/.
-reports: selftest fresh
+reports: selftest fresh study
 	for name in $(ALL); do \
 		rm -rf reports/kept/$$name && cp -r reports/$$name reports/kept/ && \
 		rm -rf reports/kept/$$name/records.jsonl reports/kept/$$name/repro || exit 1; done

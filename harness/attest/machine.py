@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import platform
 from collections.abc import Iterable
+from pathlib import Path
 
 
 def cuda_available() -> bool:
@@ -14,6 +16,24 @@ def cuda_available() -> bool:
     import torch
 
     return bool(torch.cuda.is_available())
+
+
+# What makes one processor of a kind faster than another at products, as Linux names it.
+FAST = ("avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "amx_tile", "asimddp", "bf16", "sve")
+
+
+def processor() -> str:
+    """The processor and those of its instructions that decide how fast it multiplies, as far as it says."""
+    try:
+        said = Path("/proc/cpuinfo").read_text(errors="replace")
+    except OSError:
+        return f"{platform.processor() or platform.machine()}, instructions unknown"
+    lines = dict(line.split(":", 1) for line in said.splitlines() if ":" in line)
+    fields = {name.strip(): value.strip() for name, value in lines.items()}
+    has = set(fields.get("flags", fields.get("Features", "")).split())
+    name = fields.get("model name", platform.machine())
+    instructions = " ".join(one for one in FAST if one in has) or "instructions unknown"
+    return f"{name}, {os.cpu_count()} cores, {instructions}"
 
 
 def visible_gpus() -> list[str]:
@@ -35,3 +55,9 @@ def lacking(needs: Iterable[str]) -> str:
         if need == "cuda" and not cuda_available():
             return "no CUDA device is present"
     return ""
+
+
+def interprets_triton() -> bool:
+    """Whether Triton's kernels run in its interpreter, without a GPU; Triton reads the same variable."""
+    asked = os.environ.get("TRITON_INTERPRET", "").lower() in ("1", "true", "yes", "on", "y")
+    return asked and importlib.util.find_spec("triton") is not None

@@ -36,6 +36,7 @@ class Family:
     names: Mapping[str, str]  # canonical name -> the name elsewhere; {i} is the number of the layer
     huggingface: HuggingFaceNames
     dtypes: tuple[str, ...] = ("float32", "float64", "bfloat16")  # in which the known code really computes
+    prefix: str = ""  # of the names in a whole model, which a model that was saved without its head lacks
 
     def values(self, option: str) -> Any:
         """The values of an option in this family, or "any"."""

@@ -17,7 +17,7 @@ from attest.spec_file import parsed
 from attest.spelling import nearest
 
 KEYS = frozenset(
-    {"title", "inherits", "operation", "operations", "dtypes", "fixed", "free", "names", "huggingface"}
+    "title inherits operation operations dtypes prefix fixed free names huggingface".split()  # noqa: SIM905
 )
 TABLES = ("fixed", "free", "names", "huggingface")
 DTYPES = ("float64", "float32", "bfloat16", "float16")
@@ -63,9 +63,10 @@ def read_family(path: Path) -> Family:
     dtypes = tuple(_texts(path, data, "dtypes")) if "dtypes" in data else Family.dtypes
     if unknown := [d for d in dtypes if d not in DTYPES]:
         refuse(path, f"dtypes: {unknown[0]!r} is unknown; use some of {', '.join(DTYPES)}")
+    prefix = _text(path, data, "prefix") if "prefix" in data else ""
     names = _names(path, _table(path, data, "names"))
     found = Family(
-        path.stem, title, operation, operations, fixed, free, names, _huggingface(path, data), dtypes
+        path.stem, title, operation, operations, fixed, free, names, _huggingface(path, data), dtypes, prefix
     )
     _check_names(path, found)
     return found

@@ -64,7 +64,7 @@ def html_page(documents: Sequence[Document], selftest: Mapping[str, Any] | None 
     milestones = _milestones(documents)
     rows = [r for d in documents for r in rows_of(d).values()]
     return (
-        _environment()
+        environment()
         .get_template("report.html.j2")
         .render(
             documents=documents,
@@ -78,7 +78,7 @@ def html_page(documents: Sequence[Document], selftest: Mapping[str, Any] | None 
             meanings=MEANINGS,
             script=Markup(script),
             style=Markup(style),
-            policy=_policy(script, style),
+            policy=content_policy(script, style),
         )
     )
 
@@ -136,7 +136,7 @@ def _passed(milestone: MilestoneRow) -> str:
     return f"{passed} of {asked} pass{claimed}"
 
 
-def _policy(script: str, style: str) -> str:
+def content_policy(script: str, style: str) -> str:
     """A content policy by hash: a script or style that is not ours does not run, even if it got in."""
     hashes = (base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (script, style))
     allowed = "script-src 'sha256-{}'; style-src 'sha256-{}'".format(*hashes)
@@ -144,7 +144,8 @@ def _policy(script: str, style: str) -> str:
 
 
 @cache
-def _environment() -> Environment:
+def environment() -> Environment:
+    """Where the templates are and what they may call; everything that is printed is escaped."""
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,

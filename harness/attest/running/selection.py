@@ -22,7 +22,7 @@ from attest.machine import cuda_available
 from attest.outcomes import NotOffered
 from attest.records.plan import Target, bring
 from attest.registry import NAME_RULE, Request, UsageError, parse_request, printable, registered, sentence
-from attest.running.processes import end_group
+from attest.running.processes import end_supervised
 from attest.spec import Criterion, Spec
 
 PROBE_SECONDS = 120
@@ -212,7 +212,7 @@ def _ended(command: Sequence[str], answer: int, environment: Mapping[str, str]) 
     except subprocess.TimeoutExpired:
         return None
     finally:
-        end_group(process)
+        end_supervised(process)
 
 
 def _read(answer: Any) -> Answer:

@@ -169,6 +169,7 @@ class Compiled(Eager):
     chunked_attention = linear_attention = block_sparse_attention = None  # type: ignore[assignment]
     masked_language_model = classifier = None  # type: ignore[assignment]
     mask_tokens = masked_language_model_loss = None  # type: ignore[assignment]
+    masked_language_model_trainer = classifier_trainer = None  # type: ignore[assignment]
 
     # The single pieces of M10 are not compiled: eager offers them.
     linear = activation = softmax = cross_entropy = None  # type: ignore[assignment]

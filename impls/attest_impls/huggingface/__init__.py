@@ -37,9 +37,9 @@ class HuggingFace:
         return chosen
 
     def _model(self, config: Config) -> Any:
-        from attest.adapters.huggingface import TransformersModel
+        from attest.adapters.huggingface import transformers_model
 
-        return TransformersModel(self.family, config, self.attention)
+        return transformers_model(self.family, config, self.attention)
 
 
 def __getattr__(name: str) -> Any:
