@@ -183,16 +183,16 @@ class EncoderDecoder(Decoding):
         )
 
 
-MODELS: Mapping[str, type[TransformersModel]] = {
-    "language_model": DecoderOnly,
-    "masked_language_model": TransformersModel,
-    "transformer": EncoderDecoder,
+# The others read in one pass and have no cache.
+WITH_A_CACHE: Mapping[str, type[TransformersModel]] = {
+    DECODER_ONLY.operation: DecoderOnly,
+    ENCODER_DECODER.operation: EncoderDecoder,
 }
 
 
 def transformers_model(family: Family, config: Config, attention: str | None = None) -> TransformersModel:
     """The model of this family behind the contract, with what its architecture can do."""
-    return MODELS[family.operation](family, config, attention)
+    return WITH_A_CACHE.get(family.operation, TransformersModel)(family, config, attention)
 
 
 def _is_there(name: str, owned: set[str]) -> bool:
