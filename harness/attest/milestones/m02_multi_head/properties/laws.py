@@ -100,6 +100,26 @@ laws_hold(
 )
 
 
+@verifies("M2.13a", effort=0.3)
+@given(case=multi_head_cases())
+def blind_queries_are_the_same_in_training(impl: JudgedImplementation, case: MultiHeadCase) -> None:
+    """In train mode without dropout a query that sees nothing gets what it gets in eval mode."""
+    config = case.config.but(dropout=0.0)
+    component = impl.build(case.operation, case.config if case.fixed else config)
+    component.load(case.parameters)
+    inputs, blind = case.blinded()
+    component.train(case.seed)
+    try:
+        seen = component(**inputs)["output"]
+    finally:
+        component.eval()
+    if not case.fixed:
+        expect_close(seen, case.expected_for(inputs)["output"], "output", factor=2 * component.widening)
+    bias = case.parameters.get("output.bias", np.zeros(case.D, seen.dtype))
+    rows = seen[blind]
+    expect_same_bits(rows, np.broadcast_to(case.stored(bias), rows.shape), "the output of a blind query")
+
+
 @verifies("M2.13a", large=2)
 @given(case=multi_head_cases())
 def blind_queries_give_the_output_bias(impl: JudgedImplementation, case: MultiHeadCase) -> None:
