@@ -1,4 +1,4 @@
-"""Slips that the reference's own vocabulary allows: one operation for another, a setting ignored, a step left out.
+"""Slips in the reference's own vocabulary: one operation for another, a setting ignored, a step left out.
 
 They come on top of the slips of the hand, for diagnosis alone: mutants of an implementation are not made so.
 """
@@ -19,9 +19,18 @@ OTHER_NAMES = {
     "project_q": "project_k", "project_k": "project_v", "project_v": "project_q",
 }  # fmt: skip
 NUMBERS = (0.0, 0.5, 10.0, 0.1)  # what a constant is multiplied by
-PAIRS = {"query": "key", "key": "value", "value": "query", "norm0": "norm1", "norm1": "norm2", "norm2": "norm0",
-         "self_attention": "cross_attention", "cross_attention": "self_attention", "source_embedding.weight":
-         "target_embedding.weight", "target_embedding.weight": "source_embedding.weight"}  # fmt: skip
+PAIRS = {
+    "query": "key",
+    "key": "value",
+    "value": "query",
+    "norm0": "norm1",
+    "norm1": "norm2",
+    "norm2": "norm0",
+    "self_attention": "cross_attention",
+    "cross_attention": "self_attention",
+    "source_embedding.weight": "target_embedding.weight",
+    "target_embedding.weight": "source_embedding.weight",
+}
 
 
 def further(node: ast.AST) -> Found:
