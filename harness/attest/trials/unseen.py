@@ -126,7 +126,8 @@ def _fault(
     by_text: Mapping[tuple[str, str, str, int], Mutation],
     places: Any,
 ) -> Fault:
-    said = {key: tuple(row.get(key, ())) for key in ("cause", RIGHT, NEAR, "part", "when", "how")}
+    keys = ("cause", RIGHT, NEAR, "part", "when", "how")
+    said: dict[str, Any] = {key: tuple(row.get(key, ())) for key in keys}
     if "old" in row:
         path = package.path(row["file"])
         if path.read_text(encoding="utf-8").count(row["old"]) != 1:
