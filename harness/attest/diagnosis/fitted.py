@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from types import CodeType
 from typing import Any
 
@@ -43,9 +44,8 @@ def fitted(telling: Sequence[Trace], seen: frozenset[CodeType], count: Count) ->
         for name, value in vars(kind).items():
             if kind in RULES or not inspect.isfunction(value) or code_of(value) not in seen or count.spent:
                 continue
-            factor = _factor(
-                lambda a, kind=kind, name=name: _answer(trace, k, place, kind, name, a, count), found
-            )
+            ask = partial(_answer, trace, k, place, kind, name, count)
+            factor = _factor(ask, found)
             if factor is not None:
                 piece = scaled(kind, name, factor)
                 yield Edit(f"{kind.__name__}.{name}", "its result", f"{factor:.4g} times its result", piece)
@@ -84,7 +84,7 @@ def _wrong_number(telling: Sequence[Trace]) -> tuple[Trace, int, str] | None:
 
 
 def _answer(
-    trace: Trace, k: int, place: str, kind: type[Any], name: str, factor: float, count: Count
+    trace: Trace, k: int, place: str, kind: type[Any], name: str, count: Count, factor: float
 ) -> Array | None:
     implementation = assemble(scaled(kind, name, factor), "scaled")
     with np.errstate(all="ignore"):
