@@ -6,13 +6,15 @@ import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from attest.contract.features import FEATURES
 from attest.records.failure import FEW, Deviant, Edited, Failure, Likeness, Measured, Replay
 from attest.report.rows import MilestoneRow
 
 
 def claimed_text(milestone: MilestoneRow) -> str:
-    """The features that a milestone was judged for."""
-    return ", ".join(milestone.get("claimed", ()))
+    """The features that a milestone was judged for, in words; one of a plugin's own keeps its name."""
+    claimed = milestone.get("claimed", ())
+    return ", ".join(FEATURES[name].says if name in FEATURES else name for name in claimed)
 
 
 def verdict_text(milestone: MilestoneRow) -> str:
