@@ -185,7 +185,7 @@ BODIES = {
     """,
     "leaves_modules_in_its_directory": """
         for name in ('attest', 'numpy', 'json', 'pytest', 'sitecustomize', 'usercustomize', 'conftest'):
-            open(f'{name}.py', 'w').write('import os; os._exit(9)')
+            open(name + '.py', 'w').write('import os; os._exit(9)')
         open('pytest.ini', 'w').write('[pytest]\\naddopts = --no-such-option')
         sys.exit(1)
     """,
