@@ -23,9 +23,10 @@ run: $(STAMP)
 test: $(STAMP)
 	$(BIN)/python -m pytest -q -n $(JOBS) -m "not slow" tests
 
-# Hostile plugins, signals, wrong command lines and fuzzed files, an hour; the tables go into docs/robustness.md.
+# Hostile plugins, cheats, signals, mishaps, wrong command lines and fuzzed files, an hour; the tables go into
+# docs/robustness.md. `make torture RESUME=--resume` goes on where a run stopped.
 torture: $(STAMP)
-	cd tests && ../$(BIN)/python -m torture --write
+	cd tests && ../$(BIN)/python -m torture --write $(RESUME)
 
 # The tests that `make test` leaves out, and those of the kept reports.
 slow: $(STAMP)
