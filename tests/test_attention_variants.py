@@ -143,9 +143,16 @@ def test_a_capped_score_is_bent_before_the_mask():
         ("M8.11", "blocks_equal_their_dense_mask"),
     ],
 )
-def test_the_attention_of_torch_passes_through_the_public_door(criterion, name):
+def test_flex_attention_passes_through_the_public_door(criterion, name):
     pytest.importorskip("torch")
-    (torch_attention,) = load(parse_request(str(FOREIGN / "torch_attention.py")))
-    run_property(
-        property_named(criterion, name), JudgedImplementation(torch_attention), profile="quick", seed=0
-    )
+    (torch_flex,) = load(parse_request(str(FOREIGN / "torch_flex.py")))
+    run_property(property_named(criterion, name), JudgedImplementation(torch_flex), profile="quick", seed=0)
+
+
+def test_flex_attention_without_a_compiler_saves_no_memory():
+    """It makes all scores, whatever the block: M8.9 sees them in torch's allocator."""
+    pytest.importorskip("torch")
+    (torch_flex,) = load(parse_request(str(FOREIGN / "torch_flex.py")))
+    (memory,) = load_properties()["M8.9"]
+    with pytest.raises(Violation, match=r"bytes in blocks of 64, all scores are 2,097,152"):
+        run_property(memory, JudgedImplementation(torch_flex), profile="quick", seed=0)
