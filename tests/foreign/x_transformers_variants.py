@@ -1,4 +1,4 @@
-"""What x-transformers computes beside the Transformer of 2017, behind the contract: its own modules, as they are.
+"""What x-transformers computes beside the Transformer of 2017, behind the contract: its modules, as they are.
 
 attest run --impl tests/foreign/x_transformers_variants.py -m M7 -m M8
 
