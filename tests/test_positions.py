@@ -5,13 +5,14 @@ import math
 import numpy as np
 import pytest
 
-from attest.contract import Config
+from attest.contract import OPERATIONS, Config
 from attest.milestones.m07_positions.checks import slopes_of
 from attest.reference import ops
 from attest.reference.implementation import ReferenceImplementation
 from attest.reference.oracle import expected
 from attest.reference.parts.relative_positions import relative_buckets
 from attest.reference.tape import leaf
+from attest.reference.validation import check_config_of
 
 POSITIONS = np.array([[0, 1, 5, 257, 4000], [3, 2, 131071, 0, 9]])
 
@@ -106,3 +107,32 @@ def test_stack_counts_axes_from_either_end(axis):
     parts = [np.arange(6.0).reshape(2, 3), -np.arange(6.0).reshape(2, 3)]
     seen = ops.stack([leaf(part) for part in parts], axis).value
     np.testing.assert_array_equal(seen, np.stack(parts, axis))
+
+
+@pytest.mark.parametrize(
+    ("words", "fault"),
+    [
+        (
+            ["num_heads=4", "num_kv_heads=3"],
+            "num_kv_heads=3 does not divide num_heads=4; choose a divisor of 4",
+        ),
+        (["rotary_fraction=1.5"], "rotary_fraction=1.5 must be at most 1; use 1 for the whole head"),
+        (
+            ["d_model=6", "num_heads=2", "positions=rotary"],
+            "of a head of width 3 is no even number of features",
+        ),
+        (["window=0"], "window='0' is not a whole number of at least 1"),
+        (["positions=rope"], "positions='rope' is not one of sinusoidal"),
+        (["rotary_scaling=ntk"], "rotary_scaling='ntk' is not one of none, linear, yarn, llama3"),
+        (["rotary_scaling=linear", "rotary_factor=0.5"], "rotary_factor=0.5 must be at least 1"),
+        (["rotary_scaling=llama3", "rotary_slow_turns=40"], "rotary_slow_turns=40.0 must be below"),
+    ],
+)
+def test_a_typed_config_that_makes_no_sense_is_refused_in_one_sentence(attest, words, fault):
+    code, out, errors = attest("list", "--parameters", "self_attention", *words)
+    assert (code, out, fault in errors) == (2, "", True), errors
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_the_plain_config_of_every_operation_makes_sense(operation):
+    check_config_of(operation, Config())

@@ -108,11 +108,17 @@ def _show_families() -> None:
 def _show_parameters(operation: str, overrides: list[str]) -> None:
     from attest.contract import OPERATIONS
     from attest.contract.parameters import shapes
+    from attest.reference.validation import check_config_of
     from attest.spelling import config_from, nearest
 
     if operation not in OPERATIONS:
         raise click.UsageError(f"operation={operation!r} is unknown; {nearest(operation, OPERATIONS)}")
-    found = shapes(operation, config_from(overrides))
+    config = config_from(overrides)
+    try:
+        check_config_of(operation, config)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    found = shapes(operation, config)
     if not found:
         click.echo(f"{operation} has no parameters")
         return

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from attest.contract import Config, Kind, Operation, Port
+from attest.contract import Config, Kind, Operation, Port, operation_of
 from attest.contract.config import RULES, Holds, Rule
 from attest.reference.tape import Array
 
@@ -118,6 +118,13 @@ class ConfigRules:
         for name, rule in self.fields(*Holds, training=True):
             if rule.checked:
                 check_training_field(name, getattr(self.config, name), rule)
+
+
+def check_config_of(operation: str, config: Config) -> None:
+    """ValueError in one sentence for a config that makes no sense for the operation."""
+    rules = ConfigRules()
+    rules.config, rules.reads = config, operation_of(operation).reads
+    rules.check_config()
 
 
 class InputRules:
