@@ -21,7 +21,7 @@ BLOCKS = (64, 256, 1024)
 
 
 def peak(component: JudgedComponent, case: ChunkedCase) -> int:
-    """The most bytes that a call holds at a time beyond what was there: of numpy, and of torch if it is loaded."""
+    """The most bytes that a call holds at a time beyond what was there: of numpy, and of torch if loaded."""
     inputs = case.inputs
     component(**inputs)
 
