@@ -77,7 +77,9 @@ def _faults(part):
     head = ["## Four faults that checks of devices and shapes cannot see", ""]
     if not part:
         return [*head, "Not run.", ""]
-    rows = [f"| {SEEN[name]} | {_decoding(answer)} |" for name, answer in part.items()]
+    rows = [
+        f"| {said} | {_decoding(part[name]) if name in part else 'not run'} |" for name, said in SEEN.items()
+    ]
     return [*head, "| fault | seen |", "|---|---|", *rows, ""]
 
 
