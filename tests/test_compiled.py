@@ -7,6 +7,7 @@ torch = pytest.importorskip("torch")
 
 from attest.adapters.placement import is_torch, on_fake_cuda, without_numbers  # noqa: E402
 from attest.adapters.samples import sample  # noqa: E402
+from attest.adapters.waiting import reads_of_numbers  # noqa: E402
 from attest.boundary import JudgedImplementation  # noqa: E402
 from attest.contract import Config  # noqa: E402
 from attest.judging.property import load_properties  # noqa: E402
@@ -24,6 +25,7 @@ from attest_impls.eager.model import Transformer  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch's own, inside inductor
 NORM = Config(d_model=8, num_heads=1)
+SMALL = {"d_model": 8, "num_heads": 2, "d_ff": 8, "target_vocab": 9, "source_vocab": 9, "max_len": 32}
 
 
 def judged(implementation, criterion: str):
@@ -157,6 +159,15 @@ def test_everything_is_made_on_the_device_of_the_input(implementation) -> None:
     assert found.parameters["projection.weight"].shape == (11, 32)
 
 
+@pytest.mark.parametrize("options", [{}, {"positions": "rotary", "num_kv_heads": 1, "window": 3}], ids=str)
+def test_a_language_model_writes_on_the_device_of_its_prompt(options) -> None:
+    """Caches, flags and what is written: a tensor that is made on the CPU would meet one on the GPU."""
+    writer = Compiled().complete(MODEL.but(**options))
+    with on_fake_cuda(writer) as (moved,):
+        for method in ("greedy", "beam"):
+            moved(prompt=np.array([[3, 4, 5], [4, 5, 6]]), max_len=10, method=method)
+
+
 @pytest.mark.parametrize("kind", ["mask", "table"])
 def test_a_tensor_on_the_wrong_device_is_caught(kind: str) -> None:
     inputs = inputs_of("transformer", MODEL, 4)
@@ -226,3 +237,38 @@ def test_what_is_not_compiled_is_not_offered():
         assert not callable(getattr(Compiled, name))
     with pytest.raises(NotImplementedError, match="positions='rotary' is not offered"):
         Compiled().transformer(MODEL.but(positions="rotary"))
+
+
+@pytest.mark.parametrize("method", ["greedy", "beam", "sample"])
+def test_a_row_that_has_ended_is_not_waited_for(method: str) -> None:
+    """eager looks after each token, compiled after eight: the tokens are the same."""
+    config = Config(**{**SMALL, "max_len": 40})
+    plain, compiled = Eager().complete(config), Compiled().complete(config)
+    held = plain.parameters()
+    for ends in (-1e4, 0.0, 3.0):
+        held["projection.bias"][config.eos_id] = ends
+        plain.load(held)
+        compiled.load(held)
+        asked = {"prompt": np.array([[3, 4, 5], [0, 6, 7]]), "max_len": 21, "method": method}
+        with torch.compiler.set_stance("force_eager"):
+            seen, wanted = compiled(**asked), plain(**asked)
+        np.testing.assert_array_equal(seen["tokens"], wanted["tokens"])
+        np.testing.assert_allclose(seen["scores"], wanted["scores"], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("implementation", "most"), [(Eager(), 3.0), (Compiled(), 0.25)], ids=["eager", "compiled"]
+)
+def test_how_often_writing_waits_for_the_device(implementation, most: float) -> None:
+    writer = implementation.generate(Config(**SMALL))
+    source = np.array([[3, 4, 5], [4, 6, 7]])
+    held = writer.parameters()
+    held["projection.bias"][2] = -1e4
+    writer.load(held)
+    for method in ("greedy", "beam", "sample"):
+        few, many = (
+            reads_of_numbers(lambda n=n, m=method: writer(source=source, max_len=n, method=m))
+            for n in (8, 24)
+        )
+        each = (many - few) / 16
+        assert (0 < each <= most) if most < 1 else (1 <= each <= most), (method, each)

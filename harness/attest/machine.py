@@ -7,6 +7,7 @@ import os
 import platform
 import sys
 from collections.abc import Iterable
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 
@@ -52,6 +53,18 @@ def visible_gpus() -> list[str]:
     count = int(torch.cuda.device_count())
     named = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()]
     return named[:count] or [str(i) for i in range(count)]
+
+
+def versions_of(packages: Iterable[str]) -> str:
+    """Installed packages with their versions, as in "keras 3.15.1, jax 0.10.2"."""
+    return ", ".join(f"{name} {_version(name)}" for name in packages)
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "of unknown version"
 
 
 def lacking(needs: Iterable[str]) -> str:

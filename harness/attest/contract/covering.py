@@ -32,14 +32,18 @@ def each_value(columns: Mapping[str, Sequence[Any]]) -> tuple[Mapping[str, Any],
         return ()
 
     def row(number: int) -> Mapping[str, Any]:
-        named = enumerate(columns.items())
         return {
-            name: values[(number + place * (number // len(values))) % len(values)]
-            for place, (name, values) in named
+            name: values[(number + _shift(place, number // len(values))) % len(values)]
+            for place, (name, values) in enumerate(columns.items())
         }
 
     count = max((len(values) for values in columns.values()), default=1)
     return tuple(row(number) for number in (*range(1, count), 0))
+
+
+def _shift(place: int, turn: int) -> int:
+    """By how much later a column begins in its n-th turn: a digit of its place, another one in each turn."""
+    return place >> (turn - 1) if turn else 0
 
 
 @cache

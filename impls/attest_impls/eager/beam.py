@@ -133,5 +133,7 @@ def _penalty(n: int, alpha: float) -> float:
 
 
 def _longest(tokens: Tensor, pad_id: int) -> int:
-    written = (tokens != pad_id).flatten(0, 1).any(0).nonzero()
-    return int(written.max()) + 1 if len(written) else 1
+    """How many tokens the longest result has; one at least."""
+    written = (tokens != pad_id).flatten(0, 1).any(0)  # (L,)
+    lengths = torch.arange(1, len(written) + 1, device=tokens.device)
+    return max(1, int(torch.where(written, lengths, 0).max()))
