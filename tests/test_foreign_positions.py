@@ -58,7 +58,7 @@ def test_a_head_of_one_feature_becomes_two_in_silence():
 
 
 def test_a_factor_of_zero_is_taken_with_a_warning():
-    """Frequencies are divided by it: every angle behind position 0 is infinite, and cosine and sine are NaN."""
+    """Frequencies are divided by it: angles behind position 0 are infinite, and cosine and sine are NaN."""
     record = judged("hf_llama_scaled", "M7.18")
     assert record.verdict == "fail"
     assert "rotary_factor=0.0 was accepted and gave output of shape" in record.reason

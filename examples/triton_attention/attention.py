@@ -63,6 +63,8 @@ def attend(
     """Attention of any leading axes; the mask is True where a query may look."""
     if q.shape[:-2] != k.shape[:-2] or k.shape[:-1] != v.shape[:-1] or q.shape[-1] != k.shape[-1]:
         raise ValueError(f"q {tuple(q.shape)}, k {tuple(k.shape)} and v {tuple(v.shape)} do not fit together")
+    if k.shape[-2] == 0:
+        raise ValueError(f"k {tuple(k.shape)} has no keys; give at least one")
     lead, scores = q.shape[:-2], (*q.shape[:-1], k.shape[-2])
     if mask is not None:
         if mask.dtype != torch.bool or mask.dim() > len(scores):

@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib.util
 import os
 import platform
+import sys
 from collections.abc import Iterable
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 
@@ -16,6 +18,12 @@ def cuda_available() -> bool:
     import torch
 
     return bool(torch.cuda.is_available())
+
+
+def emulated_cuda() -> str:
+    """What a CUDA device that is emulated on this machine says about itself; empty where there is none."""
+    torch = sys.modules.get("torch")
+    return str(getattr(torch.cuda, "emulated", "")) if torch is not None else ""
 
 
 # What makes one processor of a kind faster than another at products, as Linux names it.
@@ -47,6 +55,18 @@ def visible_gpus() -> list[str]:
     return named[:count] or [str(i) for i in range(count)]
 
 
+def versions_of(packages: Iterable[str]) -> str:
+    """Installed packages with their versions, as in "keras 3.15.1, jax 0.10.2"."""
+    return ", ".join(f"{name} {_version(name)}" for name in packages)
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "of unknown version"
+
+
 def lacking(needs: Iterable[str]) -> str:
     """Why this machine cannot judge what has these needs; empty where it can."""
     for need in needs:
@@ -54,6 +74,8 @@ def lacking(needs: Iterable[str]) -> str:
             return "torch is not installed; install attest-transformers[torch]"
         if need == "cuda" and not cuda_available():
             return "no CUDA device is present"
+        if need == "cuda" and emulated_cuda():  # it shows much, and not what this asks
+            return "the CUDA device is emulated, and a real one is needed"
     return ""
 
 

@@ -43,7 +43,9 @@ HEADINGS = (
 def main() -> int:
     """Exit code 1 when an attack did more than it may."""
     option = _options()
-    ledger = Ledger(option.keep, resume=option.resume, workers=option.workers)
+    ledger = Ledger(
+        option.keep, resume=option.resume or option.mended, mended=option.mended, workers=option.workers
+    )
     with tempfile.TemporaryDirectory(prefix="torture-", ignore_cleanup_errors=True) as made:
         home = Path(made).resolve()
         attacks: Attacks = {}
@@ -63,6 +65,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m torture", description=__doc__)
     parser.add_argument("--only", choices=PARTS, action="append", help="this part; repeats")
     parser.add_argument("--resume", action="store_true", help="leave out what was tried on this harness")
+    parser.add_argument("--mended", action="store_true", help="--resume, but on any harness what was clean")
     parser.add_argument("--keep", type=Path, default=KEPT, metavar="FILE", help="where outcomes are kept")
     parser.add_argument("-n", type=int, default=4, dest="workers", metavar="N", help="attacks at once")
     parser.add_argument("--write", action="store_true", help="put the tables into docs/robustness.md")

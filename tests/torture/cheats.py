@@ -15,6 +15,7 @@ ATTEST = Path(sys.executable).with_name("attest")
 FILES = Path(__file__).parents[1] / "cheats"
 HELPERS = ("heart", "knows_the_answers_of_a_seed")  # the second needs a run to learn from, and so a test
 CRITERIA = [c.id for c in load_spec().criteria if c.milestone == "M1" and set(c.needs) == {"attention"}]
+FORMULA = "M1.2"
 MOST_SECONDS = 1200
 TABLE = "cheats"
 
@@ -32,9 +33,14 @@ def try_cheats(home: Path, ledger: Ledger) -> dict[str, str]:
 
 
 def _tried(here: Path, name: str) -> str:
+    """By the formula, at which most fail; those that do not by all that is asked of attention."""
     shutil.copytree(FILES, here)
+    return _judged(here, name, [FORMULA]) and _judged(here, name, CRITERIA)
+
+
+def _judged(here: Path, name: str, criteria: list[str]) -> str:
     words = ["--sealed", "--profile", "quick", "--json", "-n", "1"]
-    words += [word for id in CRITERIA for word in ("-c", id)]
+    words += [word for id in criteria for word in ("-c", id)]
     run = subprocess.run(
         [ATTEST, "run", "--impl", f"{name}.py", *words],
         cwd=here, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=MOST_SECONDS, check=False,

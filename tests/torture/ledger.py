@@ -1,7 +1,7 @@
 """What was tried and what came of it, line by line in a file, so that it can be stopped and go on.
 
 A line counts for the harness and the attack that it was written for; where either has changed, the attack is
-tried again.
+tried again. After a fault was mended it is enough to try again what was not clean (`--mended`).
 """
 
 from __future__ import annotations
@@ -22,15 +22,18 @@ Job = TypeVar("Job")
 class Ledger:
     """Outcomes by table of the page and name of the attack."""
 
-    def __init__(self, path: Path, *, resume: bool, workers: int) -> None:
+    def __init__(self, path: Path, *, resume: bool, mended: bool, workers: int) -> None:
         self.workers = workers
         self._path, self._lock, self._harness = path, Lock(), fingerprint()
         self._found: dict[str, Any] = {}
         path.parent.mkdir(parents=True, exist_ok=True)
         lines = path.read_text(encoding="utf-8").splitlines() if resume and path.exists() else []
         for line in lines:
-            key, outcome = json.loads(line)
-            self._found[key] = outcome
+            harness, key, outcome = json.loads(line)
+            if harness == self._harness or (mended and not _fault(outcome)):
+                self._found[key] = outcome
+            else:
+                self._found.pop(key, None)
         if not resume:
             path.write_text("", encoding="utf-8")
 
@@ -44,7 +47,7 @@ class Ledger:
         with self._lock:
             self._found[key] = outcome
             with self._path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps([key, outcome]) + "\n")
+                file.write(json.dumps([self._harness, key, outcome]) + "\n")
             print(f"{table[:40]:<40} {name[:70]:<70} {outcome or 'clean'}", flush=True)
 
     def each(self, act: Callable[[Job], None], jobs: Iterable[Job]) -> None:
@@ -54,5 +57,10 @@ class Ledger:
                 pass
 
     def _key(self, table: str, name: str, attack: str) -> str:
-        digest = hashlib.blake2b(f"{self._harness}\n{attack}".encode("utf-8", "surrogatepass"), digest_size=8)
+        digest = hashlib.blake2b(attack.encode("utf-8", "surrogatepass"), digest_size=8)
         return f"{table}|{name}|{digest.hexdigest()}"
+
+
+def _fault(outcome: Any) -> bool:
+    """Whether more happened than may: a sentence, or counts of other kinds than these two."""
+    return bool(set(outcome) - {"accepted", "refused"})

@@ -134,7 +134,7 @@ MISHAPS: dict[str, Mishap] = {
     "the front stopped for 40 s": Mishap((JUDGED,), meanwhile=_pause(lambda front: [front])),
     "the reports removed meanwhile": Mishap((JUDGED, FAULT), meanwhile=_removed),
     "a broken link in place of the reports": Mishap((JUDGED, FAULT), meanwhile=_moved),
-    "the plugin edited meanwhile": Mishap((JUDGED,), meanwhile=_edited),
+    "the plugin edited meanwhile": Mishap((FAULT,), meanwhile=_edited),
     "reports on a full disk": Mishap(
         (REFUSED, FAULT),
         before=f"mkdir out; {_full('out')}",
@@ -151,7 +151,7 @@ MISHAPS: dict[str, Mishap] = {
     "no directory for temporary files": Mishap((JUDGED,), environment={"TMPDIR": "/no/such/place"}),
     "files of at most 2 kB": Mishap((FAULT,), limits={resource.RLIMIT_FSIZE: 2048}),
     "40 open files": Mishap((JUDGED, FAULT), limits={resource.RLIMIT_NOFILE: 40}),
-    "1 GB of memory": Mishap((JUDGED, FAULT), limits={resource.RLIMIT_AS: 2**30}),
+    "1 GB of memory": Mishap((REFUSED,), limits={resource.RLIMIT_AS: 2**30}),
     "another user without a home": Mishap(
         (JUDGED, REFUSED),
         environment={"HOME": None},
@@ -170,6 +170,7 @@ MISHAPS: dict[str, Mishap] = {
         (JUDGED,), environment={"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii", "LANG": None}
     ),
     "every warning an error": Mishap((JUDGED,), environment={"PYTHONWARNINGS": "error"}),
+    "1 GB of memory, open": Mishap((JUDGED, FAULT), limits={resource.RLIMIT_AS: 2**30}, words=("--open",)),
     "settings of pytest in the environment": Mishap(
         (JUDGED,), environment={"PYTEST_ADDOPTS": "--no-such-option", "PYTEST_PLUGINS": "no_such_plugin"}
     ),
@@ -190,10 +191,10 @@ def try_mishaps(home: Path, ledger: Ledger) -> dict[str, str]:
     return {name: ledger.known(TABLE, name, text) for name in MISHAPS}
 
 
-def _command() -> list[str]:
+def _command(*more: str) -> list[str]:
     words = [word for id in CRITERIA for word in ("-c", id)]
     words += ["--impl", "good.py", "--impl", "wrong.py", "--profile", "quick", "--seed", "0", "-n", "1"]
-    return [str(ATTEST), "run", *words, "--reports", "out", "--", "--attest-seconds=20"]
+    return [str(ATTEST), "run", *words, *more, "--reports", "out", "--", "--attest-seconds=20"]
 
 
 def _tried(here: Path, mishap: Mishap) -> str:
@@ -203,7 +204,7 @@ def _tried(here: Path, mishap: Mishap) -> str:
     (here / "site").mkdir()
     (here / "site" / "sitecustomize.py").write_text(JUMPS)
     script = f'{mishap.before} {mishap.shell or "exec "} "$@"'
-    command = [*(ALONE if mishap.before else ["sh", "-c"]), script, "run", *_command()]
+    command = [*(ALONE if mishap.before else ["sh", "-c"]), script, "run", *_command(*mishap.words)]
     with open(mishap.stdout or here / "shown", "w") as shown, open(here / "errors", "w") as errors:
         run = subprocess.Popen(
             command, cwd=here, stdin=subprocess.DEVNULL, stdout=shown, stderr=errors, text=True,

@@ -15,8 +15,7 @@ PASSIVE = frozenset(
     attn_implementation use_cache return_dict gradient_checkpointing output_past is_encoder_decoder
     initializer_range initializer_factor classifier_dropout task_specific_params finetuning_task
     id2label label2id bos_token_id eos_token_id pad_token_id sep_token_id cls_token_id unk_token_id
-    mask_token_id
-    decoder_start_token_id tie_word_embeddings directionality
+    mask_token_id decoder_start_token_id tie_word_embeddings directionality
     n_ctx seq_length max_window_layers pretraining_tp slow_but_exact offset_alibi masked_softmax_fusion
     bias_dropout_fusion skip_bias_add skip_bias_add_qkv attention_softmax_in_fp32
     summary_activation summary_first_dropout summary_proj_to_labels summary_type summary_use_proj

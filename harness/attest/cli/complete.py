@@ -62,8 +62,8 @@ def command(
     if model.config.ends_at_max_len and longest + max_new_tokens - 1 > model.config.max_len:
         room = model.config.max_len - longest + 1
         remedy = f"ask for at most {room}" if room > 0 else "write shorter prompts"
-        raise click.UsageError(f"max-new-tokens={max_new_tokens} behind a prompt of {longest} tokens is beyond "
-                               f"the {model.config.max_len} positions of the model; {remedy}")  # fmt: skip
+        asked_for = f"max-new-tokens={max_new_tokens} behind a prompt of {longest} tokens"
+        raise click.UsageError(f"{asked_for} is beyond the {model.config.max_len} positions; {remedy}")
     judged = judged_implementations(impl or registered(model.implementation))[0]
     try:
         with collecting():

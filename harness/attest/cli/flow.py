@@ -153,8 +153,8 @@ def _of_model(judged: JudgedImplementation, part: str, norm: str, layers: int, s
     if len(record.gives["logits"].split()) == 2:  # a row has one answer, which every token of it may move
         required = {name: within_rows(np.ones((B, 1, T), bool)) for name in required}
     seen = by_perturbation(model, inputs, required, seed=seed)
-    judged = np.ones(required[record.streams[0]].shape[:2], bool)
-    return flow(required, seen, judged, output="logits", means="perturbation")
+    rows = np.ones(required[record.streams[0]].shape[:2], bool)
+    return flow(required, seen, rows, output="logits", means="perturbation")
 
 
 def _of_causal_layer(judged: JudgedImplementation, norm: str, seed: int) -> Flow:

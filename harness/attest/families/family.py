@@ -19,6 +19,7 @@ class HuggingFaceNames:
 
     model: str
     config: str
+    attentions: tuple[str, ...] = ("sdpa", "eager")
     constants: Mapping[str, Any] = field(default_factory=dict)
     fields: Mapping[str, str] = field(default_factory=dict)  # their key -> a field or property of Config
 

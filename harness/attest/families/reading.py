@@ -172,7 +172,7 @@ def _names(path: Path, table: Mapping[str, Any]) -> dict[str, str]:
 
 def _huggingface(path: Path, data: Mapping[str, Any]) -> HuggingFaceNames:
     table = _table(path, data, "huggingface")
-    known = ("model", "config", "constants", "fields")
+    known = ("model", "config", "attentions", "constants", "fields")
     for key in table:
         if key not in known:
             refuse(path, f"huggingface.{key} is unknown; {nearest(key, known)}")
@@ -181,7 +181,10 @@ def _huggingface(path: Path, data: Mapping[str, Any]) -> HuggingFaceNames:
         if not isinstance(own, str) or not hasattr(Config(), own):
             refuse(path, f"huggingface.fields.{key}={own!r} is no field of the config; {_near_field(own)}")
     model, config = _text(path, table, "model"), _text(path, table, "config")
-    return HuggingFaceNames(model, config, _table(path, table, "constants"), fields)
+    attentions = HuggingFaceNames.attentions
+    if "attentions" in table:
+        attentions = tuple(_texts(path, table, "attentions"))
+    return HuggingFaceNames(model, config, attentions, _table(path, table, "constants"), fields)
 
 
 def _near_field(name: Any) -> str:

@@ -99,9 +99,10 @@ def _milestones(documents: Sequence[Document]) -> list[dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for document in documents:
         for m in document["milestones"]:
-            entry = found.setdefault(m["id"], {**m, "verdicts": {}, "answers": {}, "criteria": {}})
+            empty: dict[str, Any] = {"verdicts": {}, "told": {}, "answers": {}, "criteria": {}}
+            entry = found.setdefault(m["id"], {**m, **empty})
             name = document["implementation"]
-            entry["verdicts"][name] = m["verdict"], _passed(m)
+            entry["verdicts"][name], entry["told"][name] = (m["verdict"], _passed(m)), claimed_text(m)
             for a in m["acceptance"]:
                 entry["answers"].setdefault(a["id"], {})[name] = a["verdict"]
             for row in m["criteria"]:
@@ -132,8 +133,7 @@ def _passed(milestone: MilestoneRow) -> str:
         return ""
     passed = sum(r["verdict"] == PASS for r in rows)
     asked = sum(r["verdict"] != NOT_CLAIMED for r in rows) + len(milestone["not_selected"])
-    claimed = f", judged for {told}" if (told := claimed_text(milestone)) else ""
-    return f"{passed} of {asked} pass{claimed}"
+    return f"{passed} of {asked} pass"
 
 
 def content_policy(script: str, style: str) -> str:

@@ -154,8 +154,9 @@ def markdown(study: Study) -> str:
     lines = [
         f"# Kinds of positions at the length of training and at twice that: {study['implementation']}",
         "",
-        f"{study['task'][0].upper()}{study['task'][1:]}; seeds {seeds}. Each cell is the mean over the seeds of the loss "
-        "of held-out sequences, in nats a label above what the source itself loses, with the least and the most.",
+        f"{study['task'][0].upper()}{study['task'][1:]}; seeds {seeds}. Each cell is the mean over the seeds",
+        "of the loss of held-out sequences, in nats a label above what the source itself loses, with the",
+        "least and the most.",
         "",
         f"| positions | {LENGTH} symbols | {2 * LENGTH} symbols |",
         "|---|---|---|",

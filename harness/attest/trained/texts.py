@@ -54,7 +54,11 @@ class Digits:
 
     source: entropy.EntropySource = field(default_factory=entropy.EntropySource)
     name: str = entropy.NAME
-    config: Config = entropy.TRAINING.but(max_len=256)  # room for what `attest complete` is asked for
+
+    @property
+    def config(self) -> Config:
+        """With room for what `attest complete` may be asked for."""
+        return entropy.TRAINING.but(max_len=256)
 
     def batches(self, seed: int) -> Iterator[Batch]:
         return self.source.batches("train", seed)

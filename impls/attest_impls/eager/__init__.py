@@ -186,7 +186,7 @@ class Eager:
         top_p: float | None = None,
     ) -> Array:
         check_sampling(temperature, top_k, top_p)
-        given = np.asarray(logits)
+        given = np.ascontiguousarray(logits)
         p = sampling.next_token_distribution(torch.tensor(given), temperature, top_k, top_p)
         return p.numpy().astype(given.dtype)
 
