@@ -30,7 +30,8 @@ class JudgedTrainer:
         parameters: Arrays | None = None,
         architecture: Architecture = ENCODER_DECODER,
     ) -> None:
-        self.config, self.architecture = impl.with_run_options(config), architecture
+        self.impl, self.architecture = impl, architecture
+        self.config = impl.with_run_options(config)
         self.trainer = impl.construct(architecture.trainer, self.config)
         model = getattr(self.trainer, "model", None)
         if model is None:

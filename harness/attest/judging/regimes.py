@@ -65,7 +65,7 @@ def crowded(drawn: Mapping[str, Any]) -> dict[str, Any]:
 def large_examples(drawn: list[dict[str, Any]], count: int) -> list[dict[str, Any]]:
     """Enlarged examples, up to `count` for each operation: of its first one and of its first that hides keys.
 
-    Where there are two of them, three further ones have many rows. None where nothing of them can be enlarged.
+    Where there are two, three further ones have many rows. None where nothing of them can be enlarged.
     """
     operations: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for example in drawn:

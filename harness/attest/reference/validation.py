@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from attest.contract import Config, Kind, Operation, Port, operation_of
+from attest.contract import Config, Kind, Operation, Port
 from attest.contract.config import RULES, Holds, Rule
 from attest.reference.tape import Array
 

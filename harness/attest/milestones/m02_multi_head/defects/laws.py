@@ -194,7 +194,7 @@ class blind_rows_differ_in_training(Attention):
         weights = super().weights_from(scores, allowed, where)
         if self.noise is None or allowed is None:
             return weights
-        sighted = np.broadcast_to(allowed, scores.shape).any(-1, keepdims=True)
+        sighted = np.any(np.broadcast_to(allowed, scores.shape), axis=-1, keepdims=True)
         return ops.where(sighted, weights, 1.0 / scores.shape[-1])
 
 
