@@ -63,9 +63,9 @@ def crowded(drawn: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def large_examples(drawn: list[dict[str, Any]], count: int) -> list[dict[str, Any]]:
-    """Enlarged examples, up to `count` for each operation: of its first one and of its first that hides keys.
+    """Enlarged examples, up to `count` for each operation: of its first and of its first that hides keys.
 
-    Where there are two, three further ones have many rows. None where nothing of them can be enlarged.
+    Beside two of them, two further ones have many rows. None where nothing of them can be enlarged.
     """
     operations: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for example in drawn:
@@ -76,9 +76,9 @@ def large_examples(drawn: list[dict[str, Any]], count: int) -> list[dict[str, An
         for example, width in zip(_varied(examples)[:count], WIDTHS)
     ]
     if count > 1:
-        # Three of them, because a mask may be shared by the rows.
+        # Two of them, because a mask may be shared by the rows.
         last = [
-            example for examples in operations.values() for example in (_hiding(examples) or examples)[-3:]
+            example for examples in operations.values() for example in (_hiding(examples) or examples)[-2:]
         ]
         made += [(example, crowded(example)) for example in last]
     return [large for example, large in made if large != example]
