@@ -87,13 +87,35 @@ def test_a_checkpoint_is_read_through_its_family(weights):
     [
         ({"model_type": "mamba"}, "model_type='mamba' is no known family"),
         (
-            {"rope_parameters": {"rope_type": "yarn"}},
-            "rope_parameters.rope_type='yarn' is not what llama computes",
+            {"rope_parameters": {"rope_type": "dynamic", "factor": 2.0}},
+            "rope_parameters.rope_type='dynamic' is not implemented; known are linear, yarn, llama3",
         ),
-        ({"rope_scaling": {"type": "linear"}}, "rope_scaling is not implemented"),
+        ({"rope_parameters": {"rope_type": "linear"}}, "rope_parameters.factor=None is not a number above 0"),
+        (
+            {"rope_parameters": {"rope_type": "yarn", "factor": 4.0, "mscale": 0.7}},
+            "rope_parameters.mscale=0.7 is not implemented for yarn",
+        ),
+        (
+            {"rope_parameters": {"rope_type": "yarn", "factor": 4.0, "truncate": False}},
+            "rope_parameters.truncate=False is not implemented for yarn",
+        ),
+        (
+            {"rope_parameters": None, "rope_scaling": {"type": "longrope"}},
+            "rope_scaling.rope_type='longrope'",
+        ),
         ({"hidden_act": "gelu"}, "hidden_act='gelu' is not what llama computes"),
+        ({"num_hidden_layers": -1}, "num_hidden_layers=-1 is not a whole number of at least 1"),
+        ({"num_hidden_layers": 10**6}, "config.json has 1000000 layers"),
+        ({"num_hidden_layers": "4"}, "num_hidden_layers='4' is not a whole number"),
+        ({"rms_norm_eps": "small"}, "rms_norm_eps='small' is not a number"),
+        ({"hidden_size": 16.0}, "hidden_size=16.0 is not a whole number"),
+        ({"num_key_value_heads": True}, "num_key_value_heads=True is not a whole number"),
+        ({"vocab_size": 2**70}, "is not a whole number of at least 1"),
         ({"attn_logit_softcapping": 50.0}, "attn_logit_softcapping is not implemented"),
-        ({"rope_parameters": {"rope_type": "default", "factor": 8.0}}, "rope_parameters.factor is not impl"),
+        (
+            {"rope_parameters": {"rope_type": "default", "factor": 8.0}},
+            "rope_parameters.factor=8.0 is not impl",
+        ),
         ({"num_hidden_layers": 3}, "model.layers.3.input_layernorm.weight is in the checkpoint and no param"),
         ({"num_hidden_layers": 5}, "decoder.4.self_attention.query.weight"),
     ],
@@ -103,6 +125,46 @@ def test_a_checkpoint_of_something_else_is_refused_by_name(tmp_path, changes, fa
     with pytest.raises(CheckpointError) as error:
         Checkpoint(directory)
     assert fault in str(error.value)
+
+
+LLAMA3 = {
+    "rope_type": "llama3",
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 16,
+}
+OLD = {"rope_parameters": None, "rope_theta": 500000.0}  # as before version 5 of transformers
+
+
+@pytest.mark.parametrize(
+    ("changes", "wanted"),
+    [
+        ({**OLD, "rope_scaling": {"type": "linear", "factor": 2.0}}, ("linear", 2.0, 8192, 1.0, 32.0)),
+        ({**OLD, "rope_scaling": LLAMA3}, ("llama3", 8.0, 16, 1.0, 4.0)),
+        ({"rope_parameters": {**LLAMA3, "rope_theta": 500000.0}}, ("llama3", 8.0, 16, 1.0, 4.0)),
+        ({**OLD, "rope_scaling": {"rope_type": "yarn", "factor": 4.0}}, ("yarn", 4.0, 32, 1.0, 32.0)),
+    ],
+)
+def test_rules_for_angles_are_read_as_they_are_written(tmp_path, changes, wanted):
+    config = Checkpoint(saved(tmp_path / "llama", {**CONFIG, **changes})).config
+    names = ("scaling", "factor", "original", "slow_turns", "fast_turns")
+    assert tuple(getattr(config, f"rotary_{name}") for name in names) == wanted
+    assert config.rotary_base == 500000.0
+
+
+@pytest.mark.parametrize(
+    "rule", [LLAMA3, {"rope_type": "yarn", "factor": 4.0}, {"rope_type": "linear", "factor": 2.0}]
+)
+def test_the_class_of_transformers_scales_its_angles_as_the_checkpoint_says(attest, tmp_path, rule):
+    pytest.importorskip("transformers")
+    rule = {**rule, "rope_theta": 500000.0}
+    weights = saved(tmp_path / "llama", {**CONFIG, "rope_parameters": rule})
+    code, out, errors = attest("compare", "--impl", "hf:llama", "--weights", str(weights))
+    assert code == 0, out + errors
+    code, out, errors = attest("compare", "--impl", port(tmp_path), "--weights", str(weights))
+    assert code == 1, "a port that knows no rule turns by other angles"
+    assert "first wrong  decoder.0.self_attention.output:in" in out
 
 
 SMALL = {"d_model": 16, "num_heads": 4, "num_encoder_layers": 2, "num_decoder_layers": 2, "max_len": 32}
@@ -118,7 +180,7 @@ def test_what_transformers_saves_is_read_as_its_model_holds_it(tmp_path, name):
     model = transformers_model(family, ours)
     model.module.save_pretrained(tmp_path / "whole")
     checkpoint = Checkpoint(tmp_path / "whole")
-    assert checkpoint.family.name == name
+    assert checkpoint.family.huggingface.model == family.huggingface.model
     held = model.parameters()
     assert set(checkpoint.parameters) == set(held)
     for canonical, value in checkpoint.parameters.items():
@@ -159,6 +221,17 @@ def test_an_index_names_files_beside_it_only(weights):
     (weights / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"x": "../secret"}}))
     with pytest.raises(CheckpointError, match="is no file of"):
         Checkpoint(weights)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_weights_that_are_no_numbers_are_refused_before_anybody_is_asked(attest, weights, tmp_path, value):
+    stored = safetensors.load_file(weights / "b.safetensors")
+    name = next(name for name in stored if name.endswith("norm.weight"))
+    stored[name][0] = value
+    safetensors.save_file(stored, weights / "b.safetensors")
+    code, _, errors = attest("compare", "--impl", port(tmp_path), "--weights", str(weights))
+    assert code == 2
+    assert "holds nan or infinity; nothing can be compared with it" in errors
 
 
 def port(tmp_path, old="", new=""):

@@ -22,6 +22,7 @@ HEADS = {"num_kv_heads": 2, "head_width": 6, "rotary_base": 500000.0}
 CHOSEN = {
     "llama": HEADS,
     "qwen2": HEADS,
+    "llama3": {**HEADS, "rotary_original": 64, "rotary_fast_turns": 4.0},
     "mistral": {**HEADS, "window": 3},
     "gpt_neox": {"rotary_fraction": 0.5},
     "t5": {"projection_scale": 0.25},
@@ -44,7 +45,17 @@ def config_of(name, **changes):
 
 
 def test_the_families_that_are_there():
-    assert list(families()) == ["bert", "bloom", "gpt2", "gpt_neox", "llama", "mistral", "qwen2", "t5"]
+    assert list(families()) == [
+        "bert",
+        "bloom",
+        "gpt2",
+        "gpt_neox",
+        "llama",
+        "llama3",
+        "mistral",
+        "qwen2",
+        "t5",
+    ]
 
 
 @pytest.mark.parametrize("name", families())

@@ -7,6 +7,7 @@ that a large model passes through memory one layer at a time.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -16,8 +17,10 @@ import numpy as np
 
 from attest.adapters.checkpoint_keys import BUFFERS, says_nothing
 from attest.adapters.names import flat, place_of, view
+from attest.adapters.rope import MAPPINGS, rule_of
 from attest.adapters.t5_settings import KEYS, fields_of
 from attest.contract import Array, Config
+from attest.contract.config_values import fits, what_fits
 from attest.contract.parameters import shapes
 from attest.families import Family, families, family_named
 
@@ -71,21 +74,43 @@ class Checkpoint:
         self._check_constants()
         read: dict[str, Any] = {}
         for key, own in {**self.family.huggingface.fields, **self._older()}.items():
-            value = self._setting(key)
+            value, name = self._setting(key), OWN.get(own, own)
             if value is not None:
-                read[OWN.get(own, own)] = value
+                read[name] = self._fitting(key, name, value)
         special = {"pad_token_id": "pad_id", "bos_token_id": "bos_id", "eos_token_id": "eos_id"}
         for key, own in special.items():
-            if isinstance(self.settings.get(key), int):
-                read[own] = self.settings[key]
+            if type(self.settings.get(key)) is int:  # a list of several is not one of ours
+                read[own] = self._fitting(key, own, self.settings[key])
         read.setdefault("pad_id", None)
         if self.family.operation == "transformer":
             read.update(self._of_t5())
         try:
+            read |= self._rule()
             config = self.family.config(**read)
         except TypeError as error:
             raise CheckpointError(f"config.json does not fit {self.family.name} ({error})") from None
+        layers = max(config.num_encoder_layers, config.num_decoder_layers)
+        if layers > len(self.files):
+            raise CheckpointError(
+                f"config.json has {layers} layers and the weights {len(self.files)} tensors; "
+                "config.json is of another model"
+            )
         return config.but(tie=not self._has("projection.weight", config.but(tie=False)))
+
+    def _fitting(self, key: str, own: str, value: Any) -> Any:
+        """The value, where our field of this name may hold it."""
+        if not fits(own, value):
+            raise CheckpointError(
+                f"config.json: {key}={value!r:.60} is not {what_fits(own)}; save the model again"
+            )
+        return value
+
+    def _rule(self) -> dict[str, Any]:
+        """What slows rotary angles down; refused by name where it is not known."""
+        try:
+            return rule_of(self.settings)
+        except ValueError as error:
+            raise CheckpointError(f"config.json: {error}") from None
 
     def _of_t5(self) -> dict[str, Any]:
         try:
@@ -121,7 +146,9 @@ class Checkpoint:
         names = self.family.huggingface
         read = {*names.fields, *names.constants, *OLD}
         read |= set(KEYS) if self.family.operation == "transformer" else set()
-        outer = {key.partition(".")[0] for key in read if "." in key}
+        if "rotary" in self.family.values("positions"):
+            read |= set(MAPPINGS)  # rule_of knows what may stand in them
+        outer = {key.partition(".")[0] for key in read if "." in key} - read
         for key, value in self.settings.items():
             if key in outer and isinstance(value, dict):
                 yield from (f"{key}.{inner}" for inner in value if f"{key}.{inner}" not in read)
@@ -164,9 +191,9 @@ class Checkpoint:
 
     def _shard(self, name: str) -> Path:
         path = self.directory / name
-        if Path(name).name != name or not path.is_file():
+        if Path(name).name != name or not os.path.isfile(path):  # False too where no file can have this name
             raise CheckpointError(
-                f"{name!r} is no file of {self.directory}; the index may name no other place"
+                f"{name!r:.60} is no file of {self.directory}; the index may name no other place"
             )
         return path
 
@@ -224,6 +251,8 @@ class Parameters(Mapping[str, Array]):
                 f"{canonical} has shape {found.shape} in the checkpoint, not {self._shapes[canonical]}; "
                 "config.json is of another model"
             )
+        if not np.isfinite(found).all():
+            raise CheckpointError(f"{canonical} holds nan or infinity; nothing can be compared with it")
         return np.ascontiguousarray(found, dtype=np.float32)
 
     def __iter__(self) -> Iterator[str]:

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from attest.adapters.names import place_of
+from attest.adapters.rope import rope_parameters
 from attest.adapters.t5_settings import settings_of
 from attest.adapters.torch import TorchComponent, seeded
 from attest.contract import Array, Arrays, Config
@@ -50,6 +51,8 @@ def transformers_settings(family: Family, config: Config) -> dict[str, Any]:
             settings.setdefault(outer, {})[inner] = value
         else:
             settings[key] = value
+    if config.positions == "rotary":
+        settings.setdefault("rope_parameters", {}).update(rope_parameters(config))
     if family.operation == "transformer":
         settings.update(settings_of(config))
     special = {"pad_token_id": config.pad_id, "bos_token_id": config.bos_id, "eos_token_id": config.eos_id}
@@ -104,7 +107,7 @@ class Decoding(TransformersModel):
 
     def reorder(self, state: Any, rows: Array) -> Any:
         """The state whose row i is the old row rows[i]."""
-        index = torch.from_numpy(np.asarray(rows, dtype=np.int64))
+        index = torch.from_numpy(np.ascontiguousarray(rows, dtype=np.int64))
         held = len(state.real)
         if index.ndim != 1 or bool(((index < 0) | (index >= held)).any()):
             raise ValueError(f"rows={index.tolist()} must be row numbers below {held}; give one axis of them")
@@ -180,16 +183,16 @@ class EncoderDecoder(Decoding):
         )
 
 
-MODELS: Mapping[str, type[TransformersModel]] = {
-    "language_model": DecoderOnly,
-    "masked_language_model": TransformersModel,
-    "transformer": EncoderDecoder,
+# The others read in one pass and have no cache.
+WITH_A_CACHE: Mapping[str, type[TransformersModel]] = {
+    DECODER_ONLY.operation: DecoderOnly,
+    ENCODER_DECODER.operation: EncoderDecoder,
 }
 
 
 def transformers_model(family: Family, config: Config, attention: str | None = None) -> TransformersModel:
     """The model of this family behind the contract, with what its architecture can do."""
-    return MODELS[family.operation](family, config, attention)
+    return WITH_A_CACHE.get(family.operation, TransformersModel)(family, config, attention)
 
 
 def _is_there(name: str, owned: set[str]) -> bool:

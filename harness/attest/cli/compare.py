@@ -60,6 +60,8 @@ def command(
     click.echo(f"{weights}: {size}")
     try:
         trace = reference_trace(operation, config, parameters, inputs)
+    except CheckpointError as error:
+        raise click.UsageError(f"{weights}: {printable(str(error))}") from None
     except Exception as error:  # the implementations have not been asked yet
         raise click.UsageError(f"{weights}: the reference cannot compute it ({sentence(error)})") from None
     found = []
