@@ -45,7 +45,7 @@ def command(
     from attest.evidence import collecting
     from attest.outcomes import NotOffered, Violation
     from attest.trained.lessons import command_for
-    from attest.trained.models import read_model
+    from attest.trained.models import check_fit, read_model
     from attest.trained.texts import recalled_text
 
     try:
@@ -53,6 +53,7 @@ def command(
         if model.architecture != DECODER_ONLY:
             raise ValueError(f"checkpoint={checkpoint!r} holds a model of task={model.task!r}; "
                              f"use `{command_for(model.task)}`")  # fmt: skip
+        check_fit(model)
         text = recalled_text(model.task, model.history)
         ids = [text.ids_of(prompt) for prompt in prompts]
     except ValueError as error:
@@ -71,6 +72,8 @@ def command(
         raise click.UsageError(f"{judged.name}: {reason}; name one that completes with --impl") from None
     except Violation as violation:
         raise click.ClickException(f"{judged.name}: {violation.seen}") from None
+    except MemoryError:
+        raise click.ClickException(f"{judged.name}: ran out of memory; is the config too large?") from None
     for prompt, row in zip(prompts, written):
         click.echo(f"{prompt} | {text.words(row)}" if prompt[-1:].strip() else f"{prompt}| {text.words(row)}")
 

@@ -44,7 +44,7 @@ def command(
     from attest.evidence import collecting
     from attest.outcomes import NotOffered, Violation
     from attest.trained.lessons import command_for
-    from attest.trained.models import read_model
+    from attest.trained.models import check_fit, read_model
     from attest.trained.named import TASKS, task_named
 
     try:
@@ -52,6 +52,7 @@ def command(
         if model.task not in TASKS:
             raise ValueError(f"checkpoint={checkpoint!r} holds a model of task={model.task!r}; "
                              f"use `{command_for(model.task)}`")  # fmt: skip
+        check_fit(model)
         task = task_named(model.task, model.architecture)
         asked_ids = [task.question(text) for text in sequences]
     except ValueError as error:

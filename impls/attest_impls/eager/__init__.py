@@ -46,12 +46,20 @@ HEADS = {
     "rotary_base": "any",
     "rotary_pairing": "any",
     "rotary_fraction": "any",
+    "rotary_scaling": "any",
+    "rotary_factor": "any",
+    "rotary_original": "any",
+    "rotary_slow_turns": "any",
+    "rotary_fast_turns": "any",
     "relative_buckets": "any",
     "relative_distance": "any",
     "num_kv_heads": "any",
     "head_width": "any",
     "window": "any",
+    "window_sides": "any",
     "attention_scale": "any",
+    "score_cap": "any",
+    "sinks": "any",
     "qk_norm": "any",
     "qkv_bias": "any",
 }
@@ -178,7 +186,7 @@ class Eager:
         top_p: float | None = None,
     ) -> Array:
         check_sampling(temperature, top_k, top_p)
-        given = np.asarray(logits)
+        given = np.ascontiguousarray(logits)
         p = sampling.next_token_distribution(torch.tensor(given), temperature, top_k, top_p)
         return p.numpy().astype(given.dtype)
 

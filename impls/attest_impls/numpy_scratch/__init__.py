@@ -53,8 +53,14 @@ TEXT = (
     "classifier",
     "classifier_trainer",
 )
-HEADS = ("num_kv_heads", "head_width", "window", "attention_scale", "qk_norm", "qkv_bias")
-PLACES = ("positions", "rotary_base", "rotary_pairing", "rotary_fraction")
+HEADS = (
+    *("num_kv_heads", "head_width", "window", "window_sides", "attention_scale", "score_cap", "sinks"),
+    *("qk_norm", "qkv_bias"),
+)
+PLACES = (
+    *("positions", "rotary_base", "rotary_pairing", "rotary_fraction", "rotary_scaling", "rotary_factor"),
+    *("rotary_original", "rotary_slow_turns", "rotary_fast_turns"),
+)
 BUCKETS = ("relative_buckets", "relative_distance")
 MODEL = ("norm_kind", "parallel", "embedding_norm", "head_bias", "projection_scale", "segments", "pooling")
 OPTIONS = dict.fromkeys((*HEADS, *PLACES, *BUCKETS, *MODEL), "any")

@@ -52,7 +52,7 @@ class EncoderModel(TextModel):
         if self.kinds is not None:  # a text that names no segments is all of the first kind
             beside, kinds = self.kinds.forward(np.zeros_like(ids) if segments is None else segments)
         x, embedded = self.embed(ids, positions, rng, beside)
-        place = placed(positions, positions, real[:, None, None, :], False)
+        place = placed(self.config, positions, positions, real[:, None, None, :], False)
         x, read = self.through(self.encoder, x, place, rng)  # (B, T, D)
         return x, (embedded, kinds, read)
 

@@ -192,7 +192,7 @@ class LanguageModel(TextModel):
     def forward(self, ids: Array, rng: Random | None) -> tuple[Array, Cache]:
         real = self.real(ids)
         positions = self.positions(real, np.zeros(len(ids), int))  # (B, T)
-        place = placed(positions, positions, real[:, None, None, :], True, self.config.window)
+        place = placed(self.config, positions, positions, real[:, None, None, :], True)
         x, embedded = self.embed(ids, positions, rng)  # (B, T, D)
         x, read = self.through(self.decoder, x, place, rng)
         logits, projected = self.projection.forward(x * self.config.projection_scale)  # (B, T, V)
@@ -267,7 +267,7 @@ def step(model: LanguageModel, state: TextState, tokens: Array) -> tuple[Array, 
     positions = model.positions(new, state.real.sum(axis=1))  # (B, n)
     real = np.concatenate([state.real, new], axis=1)  # (B, t)
     everywhere = np.concatenate([state.positions, positions], axis=1)  # (B, t)
-    place = placed(positions, everywhere, real[:, None, None, :], True, model.config.window)
+    place = placed(model.config, positions, everywhere, real[:, None, None, :], True)
     x, _ = model.embed(tokens, positions, None)
     for layer, past in zip(model.decoder.layers, state.past):
         x = layer.step(x, past, place)

@@ -72,7 +72,7 @@ LANGUAGE_MODEL = register_operation(
 ENCODER_IDS = ids("B T", "source_vocab", some=True)
 SEGMENTS = Port("B T", Kind.IDS, optional=True, below="segments")
 ENCODER_ONLY_READS = (
-    (CAUSAL_LAYER_READS - {"window", "parallel"})
+    (CAUSAL_LAYER_READS - {"window", "window_sides", "parallel"})
     | EMBEDS
     | {"num_encoder_layers", "source_vocab", "pad_id", "segments", "head_bias"}
 )

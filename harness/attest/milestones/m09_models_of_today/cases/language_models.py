@@ -52,7 +52,7 @@ class LanguageModelCase(ModelCase):
 
     @property
     def narrowed(self) -> dict[str, Any]:
-        return {**super().narrowed, "special": 0}
+        return {**super().narrowed, "N": 1, "special": 0}
 
     def fitted(self, impl: JudgedImplementation) -> Self:
         """Padding stands where the implementation takes it."""
