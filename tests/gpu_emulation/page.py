@@ -17,7 +17,8 @@ def page(found, wrong):
     lines = [
         "# The CUDA path without a GPU",
         "",
-        f"{LINE}; torch {TORCH}, Triton {TRITON}. `make gpu-emulation` writes this page; parts of it can be run alone.",
+        f"{LINE}; torch {TORCH}, Triton {TRITON}.",
+        "`make gpu-emulation` writes this page; parts of it can be run alone.",
         "",
         "This is no GPU: cuBLAS, the fused attention kernels, the hardware's schedule and memory model, real",
         "asynchrony and speed are not seen. MC.7a stays *not run* in every report until a real GPU ran it.",
