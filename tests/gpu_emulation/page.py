@@ -17,7 +17,8 @@ def page(found, wrong):
     lines = [
         "# The CUDA path without a GPU",
         "",
-        f"{LINE}; torch {TORCH}, Triton {TRITON}. Written by `make gpu-emulation`.",
+        f"{LINE}; torch {TORCH}, Triton {TRITON}.",
+        "`make gpu-emulation` writes this page; parts of it can be run alone.",
         "",
         "This is no GPU: cuBLAS, the fused attention kernels, the hardware's schedule and memory model, real",
         "asynchrony and speed are not seen. MC.7a stays *not run* in every report until a real GPU ran it.",
@@ -27,7 +28,12 @@ def page(found, wrong):
     ]
     lines += _eager(found.get("eager")) + _compiled(found) + _faults(found.get("faults"))
     lines += _cubins(found.get("cubins"))
-    lines += ["## What is not as it should be", "", *([f"- {w}" for w in wrong] or ["Nothing."]), ""]
+    lines += [
+        "## What is not as it should be",
+        "",
+        *([f"- {w}" for w in wrong] or ["Nothing in what ran."]),
+        "",
+    ]
     return "\n".join(lines)
 
 
