@@ -12,7 +12,7 @@ import pytest
 
 COMPILED = Path(__file__).parents[1] / "impls" / "attest_impls" / "compiled"
 CALLS = """
-import json, os, sys, warnings
+import json, os, re, sys, warnings
 warnings.simplefilter("ignore")
 import numpy as np, torch
 import torch._dynamo.config, torch._functorch.config, torch._inductor.config, torch.fx.experimental._config
@@ -25,6 +25,7 @@ def seen():
     modules = [torch._dynamo.config, torch._functorch.config, torch._inductor.config]
     modules.append(torch.fx.experimental._config)
     settings = {f"{m.__name__}.{n}": repr(v) for m in modules for n, v in m.get_config_copy().items()}
+    settings = {n: re.sub(" at 0x[0-9a-f]+", "", v) for n, v in settings.items()}  # copied objects move
     state = {n: repr(v) for n, v in state_here().items() if not n.startswith("settings of")}
     return {**settings, **state, "cache": os.environ.get("TORCHINDUCTOR_CACHE_DIR")}
 
