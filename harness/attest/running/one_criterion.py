@@ -75,10 +75,15 @@ def judge_criterion(
             raise
         return blank.but(reason="the implementation raised KeyboardInterrupt")
     except BaseException as error:
-        late = struck()
-        return blank.but(reason=late or f"the harness failed: {sentence(error)}", internal=not late)
+        said = struck() or _tampered()
+        return blank.but(reason=said or f"the harness failed: {sentence(error)}", internal=not said)
     finally:
         cancel_timer()
+
+
+def _tampered() -> str:
+    """Why nothing can be imported here: an implementation that is not sealed runs in this process."""
+    return "" if sys.path and sys.meta_path else "the implementation emptied sys.path or sys.meta_path"
 
 
 def _judged(
