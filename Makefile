@@ -13,7 +13,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 export OMP_NUM_THREADS ?= 1
 
 .NOTPARALLEL:
-.PHONY: run test slow torture conformance unusual fresh selftest mutation reports lint docs clean
+.PHONY: run test slow torture conformance unusual fresh selftest mutation gpu-emulation reports lint docs clean
 
 # Judge our eager implementation. The report goes to reports/eager/, which git ignores.
 run: $(STAMP)
@@ -77,6 +77,12 @@ reports: selftest fresh study
 		rm -rf reports/kept/$$name/records.jsonl reports/kept/$$name/repro || exit 1; done
 	cp reports/selftest.json reports/kept/
 	for file in $(wildcard reports/bench.*); do cp $$file reports/kept/ || exit 1; done
+
+# The CUDA path of eager and compiled on a device that is emulated in the memory of the host, and every kernel that
+# inductor writes compiled for sm_80 and sm_90. Half an hour; `make gpu-emulation KEEP=--keep` keeps the page.
+gpu-emulation: $(STAMP)
+	$(BIN)/python -m pip install -q -e ".[triton]" ninja
+	cd tests && ../$(BIN)/python -m gpu_emulation $(KEEP)
 
 # Style and types.
 lint: $(STAMP)

@@ -21,6 +21,10 @@ CAUGHT_OPENLY = {  # by a criterion, without any seal
     "reads_the_memory_of_its_parent", "returns_numbers_that_compare_well", "right_at_aligned_addresses",
     "right_every_other_call", "right_for_small_inputs", "right_for_square_shapes",
     "right_for_the_first_60_calls", "widens_its_bounds", "wrong_only_the_first_time",
+    "answers_only_what_it_cannot_get_wrong", "excuses_itself", "peeks_into_its_parent", "reads_descriptors",
+    "reads_the_files_of_the_run", "returns_complex_numbers", "returns_nan_with_a_payload",
+    "returns_nothing_to_compare", "returns_structured_arrays", "right_when_it_is_quick",
+    "writes_into_its_parent",
 }  # fmt: skip
 ASKED = [c for c in SPEC.criteria if set(c.needs) == {"attention"}]
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a seal needs Linux")
@@ -83,6 +87,22 @@ FORGED = {
     "an array that reaches beyond its bytes": (
         "forge(['ok', ['array', -9, ['<f8', [2], [2**40], 0, 0, True], 0, 16]], [])"
     ),
+    "strides that go below its bytes": (
+        "forge(['ok', ['array', -9, ['<f8', [3], [-8], 0, 0, True], 0, 24]], [])"
+    ),
+    "more elements than there are addresses": (
+        "forge(['ok', ['array', -9, ['<f8', [2**31, 2**31, 2], [0, 0, 0], 0, 0, True], 0, 8]], [])"
+    ),
+    "a shape that is below nothing": (
+        "forge(['ok', ['array', -9, ['<f8', [-1, -1], None, 0, 0, True], 0, 8]], [])"
+    ),
+    "an array of records": "forge(['ok', ['array', -9, ['|V8', [1], None, 0, 0, True], 0, 8]], [])",
+    "a place that is no number": (
+        "forge(['ok', ['array', -9, ['<f8', [1], None, 0, 0, True], float('nan'), 8]], [])"
+    ),
+    "a place that is true": "forge(['ok', ['array', -9, ['<f8', [1], None, 0, 0, True], True, 8.0]], [])",
+    "the question as the answer": "forge(['ok', {'output': ['again', 1, 0, 8]}], [[1, 0, 8], [1, 0, 8]])",
+    "a view of everything": "forge(['ok', ['view', 1, ['<f8', [2**20], [8], 0, 0, True]]], [])",
     "an array of objects": "forge(['ok', ['array', -9, ['|O8', [1], None, 0, 0, True], 0, 8]], [])",
     "a scalar of objects": "forge(['ok', ['scalar', '|O', '00' * 8]], [])",
     "a question of no kind": "forge(['ask', 'next', 12345], [])",

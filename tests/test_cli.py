@@ -87,8 +87,9 @@ def test_list_offers_loads_each_and_survives_a_broken_one(attest, tmp_path):
         "def attest_implementations(): return [Mine()]\n"
     )
     (tmp_path / "dies.py").write_text("import os; os._exit(3)")
-    code, out, _ = attest("list", "--offers", "--impl", "dies.py", "--impl", "mine.py")
-    assert code == 0
+    code, out, errors = attest("list", "--offers", "--impl", "dies.py", "--impl", "mine.py")
+    assert code == 2
+    assert errors == "Error: dies.py: importing it ended the process (exit code 3)\n"
     assert "dies.py: importing it ended the process (exit code 3)" in out
     assert "mine: for a test" in out
     assert "M1  causal_mask   (not attention, qkv_projection, length_mask, padding_mask)" in out
@@ -281,3 +282,9 @@ def test_the_live_view_shows_a_table_and_the_first_failure():
     progress = Progress()
     progress.begin(["mine"], ["M1.1"], {"M1": "M1 Attention"})
     assert progress.table().row_count == 1
+
+
+def test_a_list_of_a_million_layers_is_refused(attest):
+    code, out, errors = attest("list", "--parameters", "transformer", "num_encoder_layers=1000000")
+    assert (code, out) == (2, "")
+    assert "num_encoder_layers=1000000 is too long a list; use at most 1000" in errors

@@ -1,5 +1,6 @@
 """An implementation is judged in a process of its own: what it does there, it does to itself."""
 
+import json
 import os
 import signal
 import subprocess
@@ -9,10 +10,12 @@ import time
 import pytest
 
 from attest.records.plan import Plan, Target
-from attest.registry import sentence
+from attest.registry import parse_request, sentence
 from attest.running import isolation, timer
 from attest.running.isolation import Isolation
 from attest.running.one_criterion import judge_criterion
+from attest.running.printed import MOST_PRINTED
+from attest.running.selection import ask
 from attest.spec import load_spec
 
 CAUSAL = "M1.5a"
@@ -63,9 +66,9 @@ def test_a_loop_in_c_that_keeps_the_interpreter_is_ended(judged, monkeypatch):
 
 
 def test_a_process_without_the_one_that_asks_ends_itself(tmp_path):
-    """The clock in C: it fires although a loop in C holds the interpreter's lock."""
+    """The clock in C, where no kernel does it: a loop in C holds the interpreter's lock."""
     code = (
-        "import itertools\nfrom attest.running import timer\ntimer.LAST = 0.1\n"
+        "import itertools, sys\nsys.platform = 'darwin'\nfrom attest.running import timer\ntimer.LAST = 0.1\n"
         "timer.set_timer(0.1)\nsum(itertools.repeat(1))"
     )
     run = subprocess.run([sys.executable, "-c", code], check=False, timeout=50, capture_output=True)
@@ -200,3 +203,63 @@ def test_forged_answers_are_not_believed(judged):
     record, _ = judged(f"import contextlib\n        with contextlib.suppress(OSError): {write}")
     assert record.verdict in ("error", "pass")
     assert not record.internal
+
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="Linux alone hands orphans to an ancestor")
+ORPHAN = (
+    "import subprocess; found = subprocess.Popen(['sleep', '600'], env={{}}, start_new_session=True); "
+    "open({path!r}, 'w').write(str(found.pid)); {then}"
+)
+
+
+@linux
+@pytest.mark.parametrize("then", ["pass", "os._exit(3)", "os.kill(os.getpid(), 11)", "time.sleep(600)"])
+def test_a_child_with_a_session_and_an_environment_of_its_own_ends_too(judged, tmp_path, then):
+    record, process = judged(ORPHAN.format(path=str(tmp_path / "pid"), then=then), seconds=5.0)
+    process.close()
+    assert record.criterion == CAUSAL
+    assert not _runs(int((tmp_path / "pid").read_text()))
+
+
+@linux
+def test_a_child_of_an_import_ends_with_the_question_what_a_plugin_holds(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(f"import os, time; {ORPHAN.format(path=str(tmp_path / 'pid'), then='os._exit(3)')}")
+    assert ask(parse_request(str(path))).broken.endswith("importing it ended the process (exit code 3)")
+    assert not _runs(int((tmp_path / "pid").read_text()))
+
+
+@linux
+def test_time_in_which_a_process_was_stopped_does_not_count(judged, tmp_path):
+    """A batch system stops all processes of a job for as long as it likes."""
+    (tmp_path / "wakes.py").write_text(
+        "import os, signal, sys, time\nnumber = int(sys.argv[1])\n"
+        "os.kill(number, signal.SIGSTOP); time.sleep(6); os.kill(number, signal.SIGCONT)"
+    )
+    wakes, once = repr(str(tmp_path / "wakes.py")), repr(str(tmp_path / "once"))
+    body = (
+        f"import subprocess; os.path.exists({once}) or open({once}, 'w').close() or "
+        f"subprocess.Popen([sys.executable, {wakes}, str(os.getpid())]).wait()"
+    )
+    record, process = judged(body, seconds=4.0)
+    process.close()
+    assert record.verdict == "pass", record.reason
+
+
+def test_an_answer_that_is_there_is_read_however_late_it_is(judged):
+    """This process may have been stopped by Ctrl-Z, while the other one, in its own session, went on."""
+    record, process = judged("pass")
+    assert record.verdict == "pass"
+    process._say("M1.4b")
+    time.sleep(3)
+    answers = [process._heard(0.0), process._heard(0.0)]
+    assert json.loads(answers[-1]["record"])["verdict"] == "not offered"
+
+
+@pytest.mark.parametrize("stream", [1, 2])
+def test_what_is_printed_without_end_is_shown_up_to_a_limit(judged, capfd, stream):
+    """It would go to a terminal, or into a file until the disk is full."""
+    judged(f"os.write({stream}, b'first'); [os.write({stream}, b'x' * 2**20) for _ in range(20)]")
+    printed = capfd.readouterr()[stream - 1]
+    assert printed.startswith("first")
+    assert len(printed) <= MOST_PRINTED

@@ -18,8 +18,8 @@ SOME_LINES = [
 
 @pytest.mark.parametrize("parser", PARSERS, ids=lambda parser: parser.name)
 def test_spoiled_inputs_are_accepted_or_refused_in_one_line(parser, tmp_path):
-    warnings.simplefilter("error")
-    assert set(parser.fuzz(tmp_path / "fuzz", scale=0.02)) <= {"accepted", "refused"}
+    with warnings.catch_warnings():
+        assert set(parser.fuzz(tmp_path / "fuzz", 60)) <= {"accepted", "refused"}
 
 
 @pytest.mark.parametrize("line", SOME_LINES[::9])

@@ -5,36 +5,54 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-import warnings
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 from torture.beside import MODES, try_plugins
+from torture.cheats import try_cheats
 from torture.command_lines import try_lines
-from torture.parsers import PARSERS
+from torture.ledger import Ledger
+from torture.mishaps import try_mishaps
+from torture.parsers import PARSERS, try_parsers
 from torture.signals import try_signals
 
-PAGE = Path(__file__).parents[2] / "docs" / "robustness.md"
+ROOT = Path(__file__).parents[2]
+PAGE, KEPT = ROOT / "docs" / "robustness.md", ROOT / "reports" / "torture.jsonl"
 BEGIN, END = "<!-- table -->", "<!-- end of table -->"
-PARTS = ("plugins", "signals", "lines", "fuzz")
-ATTACKS = (
-    *(f"hostile plugins beside a good one, {mode}" for mode in MODES),
-    "signals to `attest run`",
-    "wrong command lines",
-)
+Faults = dict[str, str]
+Attacks = dict[str, Faults]
+Fuzzed = dict[str, Counter[str]]
+# The parts, in order, and the rows of the first table that each writes.
+PARTS: dict[str, dict[str, Callable[[Path, Ledger], Faults]]] = {
+    "signals": {"signals to `attest run`": try_signals},
+    "mishaps": {"mishaps of a machine or a person": try_mishaps},
+    "lines": {"wrong command lines": try_lines},
+    "cheats": {"cheats under seal": try_cheats},
+    "sealed": {f"hostile plugins beside a good one, {MODES[0]}": lambda h, k: try_plugins(h, k, MODES[0])},
+    "open": {f"hostile plugins beside a good one, {MODES[1]}": lambda h, k: try_plugins(h, k, MODES[1])},
+    "fuzz": {},
+}
+ATTACKS = [row for part in PARTS.values() for row in part]
 HEADINGS = (
     ("| attacks | tried | clean | what was not |", "|---|---:|---:|---|"),
     ("| parser | inputs | accepted | refused in one line | anything else |", "|---|---:|---:|---:|---|"),
 )
-Attacks = dict[str, dict[str, str]]
-Fuzzed = dict[str, Counter[str]]
 
 
 def main() -> int:
     """Exit code 1 when an attack did more than it may."""
     option = _options()
-    with tempfile.TemporaryDirectory(prefix="torture-") as made:
-        attacks, fuzzed = _tried(option, Path(made).resolve())
+    ledger = Ledger(
+        option.keep, resume=option.resume or option.mended, mended=option.mended, workers=option.workers
+    )
+    with tempfile.TemporaryDirectory(prefix="torture-", ignore_cleanup_errors=True) as made:
+        home = Path(made).resolve()
+        attacks: Attacks = {}
+        for part in option.only or PARTS:
+            (home / part).mkdir()
+            attacks |= {row: attempt(home / part, ledger) for row, attempt in PARTS[part].items()}
+        fuzzed = try_parsers(home, ledger) if not option.only or "fuzz" in option.only else {}
     found = rows(attacks, fuzzed)
     print("\n".join(found.values()))
     if option.write:
@@ -45,27 +63,13 @@ def main() -> int:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m torture", description=__doc__)
-    parser.add_argument("--only", choices=PARTS)
-    parser.add_argument("--plugin", default="", help="only this hostile plugin")
-    parser.add_argument("--mode", default="", choices=MODES, help="hostile plugins in this mode only")
-    parser.add_argument("--scale", type=float, default=1.0, help="how many inputs of a fuzz, 1 is all")
+    parser.add_argument("--only", choices=PARTS, action="append", help="this part; repeats")
+    parser.add_argument("--resume", action="store_true", help="leave out what was tried on this harness")
+    parser.add_argument("--mended", action="store_true", help="--resume, but on any harness what was clean")
+    parser.add_argument("--keep", type=Path, default=KEPT, metavar="FILE", help="where outcomes are kept")
+    parser.add_argument("-n", type=int, default=4, dest="workers", metavar="N", help="attacks at once")
     parser.add_argument("--write", action="store_true", help="put the tables into docs/robustness.md")
     return parser.parse_args()
-
-
-def _tried(option: argparse.Namespace, home: Path) -> tuple[Attacks, Fuzzed]:
-    parts = (option.only,) if option.only else PARTS
-    attacks: Attacks = {}
-    for name, mode in zip(ATTACKS, MODES) if "plugins" in parts else ():
-        if option.mode in ("", mode):
-            attacks[name] = try_plugins(home, mode, option.plugin)
-    if "signals" in parts:
-        attacks[ATTACKS[-2]] = try_signals(home)
-    if "lines" in parts:
-        attacks[ATTACKS[-1]] = try_lines(home)
-    warnings.simplefilter("error")
-    parsers = enumerate(PARSERS) if "fuzz" in parts else ()
-    return attacks, {p.name: p.fuzz(home / f"fuzz-{i}", option.scale) for i, p in parsers}
 
 
 def rows(attacks: Attacks, fuzzed: Fuzzed) -> dict[str, str]:

@@ -12,28 +12,33 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 
+from torture.ledger import Ledger
 from torture.plugins import CRITERIA, Plugin, plugin, plugins
+from torture.processes import processes_in, waited
 
 ATTEST = Path(sys.executable).with_name("attest")
 MODES = ("sealed", "open")
 TOGETHER = 8
-MOST_SECONDS = 900
+LIMIT = 15  # seconds for a criterion; those that hang wait so long
+MOST_SECONDS = 1200
 MOST_OUTPUT = 1_000_000  # characters: what a plugin says is shortened
 
 
-def try_plugins(home: Path, mode: str, chosen: str = "") -> dict[str, str]:
+def try_plugins(home: Path, ledger: Ledger, mode: str) -> dict[str, str]:
     """By name, an empty sentence where the plugin cost only itself."""
-    (home / "good.py").write_text(plugin("good"))
-    found: dict[str, str] = {}
-    for group in _groups([hostile for hostile in plugins() if chosen in ("", hostile.name)]):
+
+    def known(hostile: Plugin) -> str | None:
+        outcome: str | None = ledger.known(mode, hostile.name, hostile.text)
+        return outcome
+
+    def act(group: list[Plugin]) -> None:
+        alone = len(group) > 1 and _tried(home, group, mode)
         for hostile in group:
-            (home / f"{hostile.name}.py").write_text(hostile.text)
-        found |= dict.fromkeys((hostile.name for hostile in group), "")
-        if len(group) == 1 or _tried(home, group, mode):
-            found |= {hostile.name: _tried(home, [hostile], mode) for hostile in group}
-        for hostile in group:
-            print(f"{mode:<7} {hostile.name:<40} {found[hostile.name] or 'cost only itself'}", flush=True)
-    return found
+            fault = _tried(home, [hostile], mode) if alone or len(group) == 1 else ""
+            ledger.keep(mode, hostile.name, hostile.text, fault)
+
+    ledger.each(act, _groups([hostile for hostile in plugins() if known(hostile) is None]))
+    return {hostile.name: known(hostile) or "" for hostile in plugins()}
 
 
 def _groups(found: Sequence[Plugin]) -> Iterator[list[Plugin]]:
@@ -46,13 +51,19 @@ def _groups(found: Sequence[Plugin]) -> Iterator[list[Plugin]]:
 
 
 def _tried(home: Path, group: Sequence[Plugin], mode: str) -> str:
+    """In a directory of its own: a plugin may change or remove it."""
+    here = home / f"{group[0].name}-{len(group)}"
+    here.mkdir()
+    (here / "good.py").write_text(plugin("good"))
+    for hostile in group:
+        (here / f"{hostile.name}.py").write_text(hostile.text)
     words = [word for name in (*(h.name for h in group), "good") for word in ("--impl", f"{name}.py")]
     words += [word for id in group[0].criteria for word in ("-c", id)]
-    words += ["--profile", "quick", "--seed", "0", "--reports", f"out-{mode}-{group[0].name}-{len(group)}"]
+    words += ["--profile", "quick", "--seed", "0", "--reports", "out"]
     try:
         run = subprocess.run(
-            [ATTEST, "run", f"--{mode}", "--json", "-n", "1", *words, "--", "--attest-seconds=5"],
-            cwd=home,
+            [ATTEST, "run", f"--{mode}", "--json", "-n", "1", *words, "--", f"--attest-seconds={LIMIT}"],
+            cwd=here,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -62,7 +73,12 @@ def _tried(home: Path, group: Sequence[Plugin], mode: str) -> str:
         )
     except subprocess.TimeoutExpired:
         return f"did not end within {MOST_SECONDS} s"
-    return complaint(run, len(group))
+    return complaint(run, len(group)) or lives_on(here)
+
+
+def lives_on(here: Path) -> str:
+    """Whether a process that works in this directory is left."""
+    return "" if waited(lambda: not processes_in(here), 20) else "a process lives on"
 
 
 def complaint(run: subprocess.CompletedProcess[str], hostile: int) -> str:

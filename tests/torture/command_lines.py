@@ -10,10 +10,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+from torture.ledger import Ledger
 from torture.plugins import plugin
 
 ATTEST = Path(sys.executable).with_name("attest")
-MOST_SECONDS = 300
+MOST_SECONDS = 600
+TABLE = "lines"
 FILES = {
     "good.py": plugin("good"),
     "no_plugin.py": "x = 1\n",
@@ -24,6 +26,17 @@ FILES = {
     "deep.json": "[" * 100_000,
     "model/model.json": "{}\n",
     "evil/model.json": '{"implementation": "good.py", "task": "copy", "config": {}}\n',
+    "broken.json/config.json": "{",
+    "list/config.json": "[]",
+    "mamba/config.json": '{"model_type": "mamba"}',
+    "bare/config.json": '{"model_type": "llama", "hidden_size": 8, "num_hidden_layers": 1}',
+    "layers/config.json": '{"model_type": "llama", "hidden_size": 8, "num_hidden_layers": -1}',
+    "words/config.json": '{"model_type": "llama", "hidden_size": "eight"}',
+    "torn/config.json": '{"model_type": "llama", "hidden_size": 8, "num_hidden_layers": 1}',
+    "torn/model.safetensors": "no tensors",
+    "away/config.json": '{"model_type": "llama", "hidden_size": 8, "num_hidden_layers": 1}',
+    "away/model.safetensors.index.json": '{"weight_map": {"x": "../good.py"}}',
+    "scaled/config.json": '{"model_type": "llama", "rope_scaling": {"type": "linear"}}',
 }
 LINES = """
 frobnicate
@@ -131,6 +144,55 @@ trial good.py
 trial notes.txt
 trial good.py --seeds 5..1
 trial good.py --criterion M99.1
+list --families nonsense
+list --families d_model=3
+list --offers --impl broken.py
+list --parameters transformer num_encoder_layers=1000000
+list --parameters language_model num_decoder_layers=99999999
+new port --family nobody
+new port --family ''
+new port --family t5
+new port --family llama --framework numpy
+new good --family llama
+new ../port --family llama
+compare
+compare --impl eager
+compare --impl eager --weights missing
+compare --impl eager --weights notes.txt
+compare --impl eager --weights model
+compare --impl eager --weights broken.json
+compare --impl eager --weights list
+compare --impl eager --weights mamba
+compare --impl eager --weights bare
+compare --impl eager --weights layers
+compare --impl eager --weights words
+compare --impl eager --weights torn
+compare --impl eager --weights away
+compare --impl eager --weights scaled
+compare --impl eager --weights bare --family nobody
+compare --impl eager --weights bare --tokens 0
+compare --impl eager --weights bare --tokens many
+compare --impl eager --weights bare --seed -1
+compare --impl eager --weights bare --ids 'a b'
+compare --impl eager --weights bare --json good.py
+compare --impl nobody --weights bare
+compare --impl '' --weights bare
+compare --impl hf:nobody --weights bare
+complete
+complete '3 1 4'
+complete --checkpoint missing '3 1 4'
+complete --checkpoint notes.txt '3 1 4'
+complete --checkpoint model '3 1 4'
+complete --checkpoint evil '3 1 4'
+complete --checkpoint model '3 1 4' --max-new-tokens 0
+complete --checkpoint model '3 1 4' --seed -1
+complete --checkpoint model '3 1 4' --temperature hot
+study positions
+study positions --impl nobody
+study positions --impl notes.txt
+study positions --impl good.py
+study positions --impl eager --seed -1
+study positions --checkpoint missing
 """
 
 
@@ -139,13 +201,16 @@ def lines() -> list[str]:
     return LINES.split("\n")[1:-1]
 
 
-def try_lines(home: Path) -> dict[str, str]:
+def try_lines(home: Path, ledger: Ledger) -> dict[str, str]:
     """By line, an empty sentence where it was refused as it should be."""
-    found = {}
-    for number, line in enumerate(lines()):
-        found[line] = refusal_fault(line, home / f"line-{number}")
-        print(f"{line:<64} {found[line] or 'refused'}", flush=True)
-    return found
+    known = {line: ledger.known(TABLE, line, line) for line in lines()}
+
+    def act(line: str) -> None:
+        known[line] = refusal_fault(line, home / f"line-{lines().index(line)}")
+        ledger.keep(TABLE, line, line, known[line])
+
+    ledger.each(act, [line for line, fault in known.items() if fault is None])
+    return {line: fault or "" for line, fault in known.items()}
 
 
 def refusal_fault(line: str, home: Path) -> str:

@@ -150,6 +150,89 @@ BODIES = {
     "environment": "os.environ.clear()",
     "settings": "sys.setrecursionlimit(60); np.seterr(all='raise')",
     "locale_and_mask": "import locale; locale.setlocale(locale.LC_ALL, 'C'); os.umask(0o777)",
+    "floods_stdout_for_ever": "while True: os.write(1, b'x' * 2**16)",
+    "floods_stderr_from_a_child": """
+        subprocess.Popen([sys.executable, '-c', "while True: print('x' * 4096)"], stdout=2, env={})
+    """,
+    "deletes_the_reports": "import shutil; shutil.rmtree('out', ignore_errors=True)",
+    "deletes_its_directory": """
+        import shutil
+        for name in os.listdir('.'):
+            if os.path.isdir(name): shutil.rmtree(name, True)
+            elif name != 'good.py': os.remove(name)
+    """,
+    "puts_a_link_in_place_of_the_reports": """
+        os.mkdir('elsewhere'); os.rename('out', 'moved'); os.symlink('elsewhere', 'out')
+    """,
+    "links_the_report_to_a_file": """
+        for name in ('report.json', 'index.md', 'M1.md', 'records.jsonl'):
+            for home in ('out/good', 'out/links_the_report_to_a_file'):
+                os.path.exists(f'{home}/{name}') and os.remove(f'{home}/{name}')
+                os.symlink(os.path.abspath('good.py'), f'{home}/{name}')
+    """,
+    "fills_the_reports": """
+        for home in ('out/good', '.'):
+            for name in ('report.json', 'index.md', 'M1.md', 'badges', 'repro'):
+                try: os.mkdir(f'{home}/{name}')
+                except OSError: pass
+    """,
+    "writes_into_the_records": """
+        with open('out/good/records.jsonl', 'a') as file: file.write('{"verdict": "pass"}\\n' * 99)
+    """,
+    "takes_the_lock": """
+        import fcntl
+        held = open('out/good/run.lock', 'w'); fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    """,
+    "leaves_modules_in_its_directory": """
+        for name in ('attest', 'numpy', 'json', 'pytest', 'sitecustomize', 'usercustomize', 'conftest'):
+            open(f'{name}.py', 'w').write('import os; os._exit(9)')
+        open('pytest.ini', 'w').write('[pytest]\\naddopts = --no-such-option')
+        sys.exit(1)
+    """,
+    "scribbles_over_shared_memory": """
+        import mmap
+        held = [o for o in gc.get_objects() if isinstance(o, np.ndarray) and o.size >= 2**30]
+        def scribble():
+            while True:
+                for memory in held: memory[: 2**12] = 255; memory[2**30 : 2**30 + 2**12] = 255
+        threading.Thread(target=scribble, daemon=True).start()
+    """,
+    "a_child_without_session_or_environment": """
+        subprocess.Popen(['sleep', '600'], env={}, start_new_session=True)
+    """,
+    "a_grandchild_of_nobody": """
+        if not os.fork():
+            os.setsid()
+            if not os.fork(): os.execve('/bin/sleep', ['sleep', '600'], {})
+            os._exit(0)
+    """,
+    "stops_its_children_and_itself": """
+        os.fork() or os.kill(os.getpid(), signal.SIGSTOP); os.kill(os.getpid(), signal.SIGSTOP)
+    """,
+    "closes_its_seal": "os.closerange(3, 64); time.sleep(600)",
+    "returns_records": "return np.zeros((T, S), [('a', bool), ('b', object)])",
+    "returns_times": "return np.zeros((T, S), 'M8[s]')",
+    "returns_texts": "return np.full((T, S), 'True')",
+    "returns_zero_strides": "return np.lib.stride_tricks.as_strided(np.ones(1, bool), (T, S), (0, 0))",
+    "returns_negative_strides": "return np.tri(T, S, S - T, dtype=bool)[::-1, ::-1][::-1, ::-1]",
+    "returns_strides_beyond": """
+        return np.lib.stride_tricks.as_strided(np.ones(1, bool), (T, S), (2**40, -2**40))
+    """,
+    "returns_what_another_thread_shrinks": """
+        mask = np.tri(T, S, S - T, dtype=bool)
+        def resize():
+            while True:
+                try: mask.resize((1, 1), refcheck=False); mask.resize((T, S), refcheck=False)
+                except BaseException: pass
+        threading.Thread(target=resize, daemon=True).start()
+        return mask
+    """,
+    "cannot_be_scheduled": "os.nice(19); os.sched_setaffinity(0, {0})",
+    "limits_everything": """
+        for name in ('CPU', 'FSIZE', 'DATA', 'STACK', 'CORE', 'NOFILE', 'AS'):
+            try: resource.setrlimit(getattr(resource, 'RLIMIT_' + name), (1, 1))
+            except (OSError, ValueError): pass
+    """,
     "switches_never": "sys.setswitchinterval(1e9)",
     "switches_collecting_off": "gc.disable(); gc.freeze()",
 }  # fmt: skip

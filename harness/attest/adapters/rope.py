@@ -12,6 +12,7 @@ from typing import Any
 
 from attest.contract import Config
 
+MAPPINGS = ("rope_parameters", "rope_scaling")  # the newer first
 DEFAULT = "default"  # what transformers calls angles without a rule
 ORIGINAL = "original_max_position_embeddings"
 # Of each rule: their key, and the field of the config.
@@ -45,12 +46,13 @@ def rope_parameters(config: Config) -> dict[str, Any]:
 
 def rule_of(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Fields of the config from a config.json; ValueError with its key for a rule that is not known."""
-    where = "rope_parameters" if settings.get("rope_parameters") else "rope_scaling"
+    where = next((name for name in MAPPINGS if settings.get(name)), MAPPINGS[-1])
     given = settings.get(where) or {}
     if not isinstance(given, Mapping):
         raise ValueError(f"{where}={given!r} is not a mapping; save the model again")
     name = given.get("rope_type", given.get("type", DEFAULT))
     if name in (DEFAULT, None):
+        _check_known(where, DEFAULT, given)
         return {}
     if name not in KEYS:
         raise ValueError(f"{where}.rope_type={name!r} is not implemented; known are {', '.join(KEYS)}")
@@ -77,7 +79,12 @@ def _number(where: str, key: str, value: Any) -> float:
 def _check_known(where: str, name: str, given: Mapping[str, Any]) -> None:
     """No key may change the numbers in a way that is not known here."""
     for key, value in given.items():
-        if key in KEYS[name] or key in OF_OTHERS or value is None or (key, value) == ("truncate", True):
+        if (
+            key in KEYS.get(name, ())
+            or key in OF_OTHERS
+            or value is None
+            or (key, value) == ("truncate", True)
+        ):
             continue
         if key == "attention_factor" and _is_gain(name, value, given.get("factor")):
             continue

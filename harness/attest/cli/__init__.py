@@ -59,6 +59,7 @@ def cli(ctx: click.Context) -> None:
 
 def main() -> None:
     """Entry point: what a user did wrong is one sentence and exit code 2, a fault of ours exit code 3."""
+    _open_streams()
     try:
         code = cli(prog_name="attest", standalone_mode=False)
     except click.Abort:
@@ -75,6 +76,15 @@ def main() -> None:
         code = codes.get(type(error).__name__, 0)
         code = _refuse(str(error), code) if code else _confess(error)
     sys.exit(code)
+
+
+def _open_streams() -> None:
+    """A standard stream that was closed becomes one to nowhere: the next file would take its number."""
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # takes the lowest number that is free
 
 
 def _confess(error: Exception) -> int:

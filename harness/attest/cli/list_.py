@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+MOST_LAYERS = 1000  # the largest models that are known have 126
 SECTIONS = ("implementations", "milestones", "criteria")
 
 
@@ -66,11 +67,12 @@ def _show_offers(requests: tuple[str, ...]) -> None:
     from attest.running.selection import ask
     from attest.spec import load_spec
 
+    broken = []
     for text in requests or registered_names():
         answer = ask(parse_request(text))
         if answer.broken:
-            click.echo(f"{text}: broken")
-            click.echo(f"  {answer.broken}")
+            click.echo(f"{text}: broken\n  {answer.broken}")
+            broken.append(answer.broken)
         for found in answer.found:
             click.echo(f"{found['name']}: {found['description']}" if found["description"] else found["name"])
             for milestone, operations in load_spec(answer.milestones).operations.items():
@@ -84,6 +86,9 @@ def _show_offers(requests: tuple[str, ...]) -> None:
             _show_wrapped("judged on", ", ".join(found["features"]))
             _show_wrapped("padding", ", ".join(found["padding"]))
             click.echo(f"  computes in {', '.join(found['dtypes'])} on {', '.join(found['devices'])}")
+    if broken:
+        more = f" ({len(broken) - 1} more are broken too)" if broken[1:] else ""
+        raise click.UsageError(f"{broken[0]}{more}")
 
 
 def _show_wrapped(label: str, text: str) -> None:
@@ -108,14 +113,17 @@ def _show_families() -> None:
 def _show_parameters(operation: str, overrides: list[str]) -> None:
     from attest.contract import OPERATIONS
     from attest.contract.parameters import shapes
-    from attest.reference.validation import check_config_of
+    from attest.reference.validation import refuse_config
     from attest.spelling import config_from, nearest
 
     if operation not in OPERATIONS:
         raise click.UsageError(f"operation={operation!r} is unknown; {nearest(operation, OPERATIONS)}")
     config = config_from(overrides)
+    for name in ("num_encoder_layers", "num_decoder_layers"):
+        if (layers := getattr(config, name)) > MOST_LAYERS:
+            raise click.UsageError(f"{name}={layers} is too long a list; use at most {MOST_LAYERS}")
     try:
-        check_config_of(operation, config)
+        refuse_config(config, OPERATIONS[operation].reads)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     found = shapes(operation, config)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-STUDIES = ("norm", "heads", "positions")
+STUDIES = ("norm", "heads", "positions", "lengths")
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -52,6 +52,8 @@ def command(
     Or heads: which head of a trained model follows which pattern, and what is right without it.
     Or positions: what small language models with each kind of positions lose at the length they were trained
     at and at twice that, with the spread over seeds. Of eager it takes 3 minutes of one core.
+    Or lengths: seconds and memory of attention over 64 to 4096 positions: full, with grouped heads, with a
+    window, and in blocks of keys.
     """
     from attest.spelling import nearest
 
@@ -65,6 +67,9 @@ def command(
     if name == "positions":
         usual = _usual_size(quick)
         _positions(impl, range(seed, seed + (seeds or usual["seeds"])), steps or usual["steps"], reports)
+        return
+    if name == "lengths":
+        _lengths(impl, reports)
         return
     from attest.cli.flow import judged_implementations
     from attest.evidence import collecting
@@ -144,6 +149,21 @@ def _positions(impl: str, seeds: range, steps: int, reports: Path) -> None:
         click.echo(f"wrote {', '.join(map(str, written))}")
         if len(written) == 2:
             click.echo("no picture: matplotlib is missing; install attest-transformers[report]")
+
+
+def _lengths(impl: str, reports: Path) -> None:
+    """Of every kind of attention that the implementation offers."""
+    from attest.outcomes import NotOffered
+    from attest.studies.lengths import draw_lengths, lengths_study, table
+    from attest.studies.norm import write_study
+
+    try:
+        study = lengths_study(impl, progress=_say)
+    except NotOffered as reason:
+        raise click.UsageError(f"{impl} cannot be studied: {reason}") from None
+    for line in table(study):
+        click.echo(line)
+    click.echo(f"wrote {', '.join(map(str, write_study(study, reports, draw_lengths)))}")
 
 
 def _say(line: str) -> None:

@@ -125,6 +125,8 @@ class OperationCase(Case):
     stands_for: ClassVar[Mapping[str, str]] = {}
     constants: ClassVar[Mapping[str, Any]] = {"num_heads": 1}
     free: ClassVar[tuple[str, ...]] = ()
+    # Rows of options where every config costs a build: one for each of the most values that an option has.
+    most_rows: ClassVar[int] = 6
 
     pick: int = 0  # 0: the options are those that are written
     wants: str = ""  # options as a word, as in positions:rotary,window:3
@@ -149,7 +151,8 @@ class OperationCase(Case):
         if not self.pick:
             return self
         plain, wanted = self.but(pick=0, wants="", options=""), read_options(self.wants)
-        row = picked_options(impl, self.operation, self.free, self.pick, plain.config, wanted)
+        most = self.most_rows if self.fixed else 0
+        row = picked_options(impl, self.operation, self.free, self.pick, plain.config, wanted, most)
         return plain.but(options=written_options(row))
 
     @property

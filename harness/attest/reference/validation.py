@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from attest.contract import Config, Kind, Operation, Port, operation_of
+from attest.contract import Config, Kind, Operation, Port
 from attest.contract.config import RULES, Holds, Rule
 from attest.reference.tape import Array
 
@@ -31,6 +31,7 @@ class ConfigRules:
         self.check_heads()
         self.check_inner_width()
         self.check_dropout()
+        self.check_numbers()
         self.check_choices()
         self.check_options()
         self.check_rotated_width()
@@ -76,6 +77,12 @@ class ConfigRules:
         for name, _ in self.fields(Holds.SHARE):
             check_share(name, getattr(self.config, name))
 
+    def check_numbers(self) -> None:
+        for name, _ in (*self.fields(Holds.NUMBER), *self.fields(Holds.NUMBER, training=True)):
+            value = getattr(self.config, name)
+            if not (math.isfinite(value) and value >= 0):
+                raise ValueError(f"{name}={value} must be finite and at least 0; give a small number")
+
     def check_choices(self) -> None:
         for name, rule in self.fields(Holds.CHOICE):
             check_choice(name, getattr(self.config, name), rule)
@@ -120,10 +127,10 @@ class ConfigRules:
                 check_training_field(name, getattr(self.config, name), rule)
 
 
-def check_config_of(operation: str, config: Config) -> None:
-    """ValueError in one sentence for a config that makes no sense for the operation."""
+def refuse_config(config: Config, reads: frozenset[str]) -> None:
+    """ValueError for a config that makes no sense where these fields of it are read."""
     rules = ConfigRules()
-    rules.config, rules.reads = config, operation_of(operation).reads
+    rules.config, rules.reads = config, reads
     rules.check_config()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -31,7 +32,7 @@ FORMAT = 1
 MET, MET_WITH_KNOWN, NOT_MET = "met", "met with known failures", "not met"
 _TEXT = ("title", "statement", "why", "hint")
 _LISTS = ("acceptance", "sources", "stands_on")
-_ELSEWHERE = ("implementation", "criterion", "milestone", "spec_version", "policy", "claims")
+_ELSEWHERE = ("implementation", "criterion", "milestone", "spec_version", "policy", "claims", "packages")
 
 
 def report_document(label: str, records: Sequence[Record], spec: Spec, plan: Plan | None = None) -> Document:
@@ -51,6 +52,8 @@ def report_document(label: str, records: Sequence[Record], spec: Spec, plan: Pla
         "seed": plan.seed if plan else _only([r["seed"] for r in rows]),
         "policy": max((r.policy for r in records), default=""),
         "claims": max((r.claims for r in records), default=""),
+        "packages": max((r.packages for r in records), default=""),
+        "day": datetime.now(UTC).date().isoformat(),
         "environment": environment(),
         "selection": selection(spec, selected, records),
         "milestones": [m for m in milestones if m["criteria"]],

@@ -117,6 +117,8 @@ class Document(TypedDict):
     seed: int | None
     policy: NotRequired[str]
     claims: NotRequired[str]
+    packages: NotRequired[str]
+    day: NotRequired[str]
     shard: NotRequired[ShardRow]
     environment: dict[str, str | None]
     selection: SelectionRow

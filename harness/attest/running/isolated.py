@@ -14,11 +14,13 @@ import sys
 from contextlib import suppress
 from typing import IO, Any
 
+from attest.running.processes import supervise
 from attest.sealed.guard import end_with_parent
 
 
 def main(questions: int, answers: int) -> None:
     """Answer every question with a record, until there are no more."""
+    supervise()
     end_with_parent()
     logging.getLogger().addHandler(logging.NullHandler())  # torch.compile alone logs thousands of lines
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that asks decides when a run is over

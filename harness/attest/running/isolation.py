@@ -15,7 +15,8 @@ from attest.records.plan import Plan, Target
 from attest.records.record import Record
 from attest.running import timer
 from attest.running.one_criterion import blank_record, time_limit
-from attest.running.processes import MARK, end_group
+from attest.running.printed import Printed
+from attest.running.processes import MARK, end_supervised
 from attest.sealed.outside import ended_by
 from attest.spec import Criterion, Spec
 
@@ -46,7 +47,9 @@ class Isolation:
             self.close()
             return blank.but(reason=f"the process that judges did not start: it {error}", internal=True)
         try:
-            return self._asked(criterion)
+            record = self._asked(criterion)
+            self._printed.settle()
+            return record
         except Ended as error:
             self.close()
             return blank.but(reason=f"the implementation {error}")
@@ -61,7 +64,7 @@ class Isolation:
             return
         for descriptor in (self._questions, self._answers):
             os.close(descriptor)
-        end_group(process)
+        end_supervised(process)
 
     def _start(self) -> None:
         if self._process is not None:
@@ -69,19 +72,23 @@ class Isolation:
         theirs_in, self._questions = os.pipe()
         self._answers, theirs_out = os.pipe()
         command = [sys.executable, "-P", "-m", "attest.running.isolated", str(theirs_in), str(theirs_out)]
+        self._printed = Printed()
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
+            stdout=self._printed.stdout,
+            stderr=self._printed.stderr,
             env={**os.environ, MARK: self.plan.shared},
             pass_fds=[theirs_in, theirs_out],
             start_new_session=True,
         )
         os.close(theirs_in)
         os.close(theirs_out)
+        self._printed.begin()
         self._unread = b""
         start = {"path": sys.path, "plan": self.plan.to_json(), "label": self.target.label}
         self._say(json.dumps(start))
-        self._heard(time.monotonic() + START_SECONDS)
+        self._heard(START_SECONDS)
 
     def _asked(self, criterion: Criterion) -> Record:
         """The last thing it says; a first verdict stands where it dies while more is found out about it."""
@@ -89,7 +96,7 @@ class Isolation:
         limit, first = time_limit(criterion, self.plan), None
         while True:
             try:
-                answer = self._heard(time.monotonic() + limit + timer.GRACE)
+                answer = self._heard(limit + timer.GRACE)
             except Ended:
                 if first is None:
                     raise
@@ -117,12 +124,17 @@ class Isolation:
         with suppress(BrokenPipeError):  # it died; reading tells how
             os.write(self._questions, f"{line}\n".encode())
 
-    def _heard(self, deadline: float) -> dict[str, Any]:
-        """The next line it says, read in steps short enough for a signal to this process to be heard."""
+    def _heard(self, seconds: float) -> dict[str, Any]:
+        """The next line it says, read in steps short enough for a signal to this process to be heard.
+
+        A step that took long is one in which this process was stopped, with the other one or alone.
+        """
         while b"\n" not in self._unread:
-            if time.monotonic() > deadline:
-                raise Ended("did not finish and could not be interrupted")
+            started = time.monotonic()
             if not select.select([self._answers], [], [], LOOK_SECONDS)[0]:
+                seconds -= min(time.monotonic() - started, timer.STOPPED)
+                if seconds <= 0:
+                    raise Ended("did not finish and could not be interrupted")
                 continue
             part = os.read(self._answers, 2**16)
             self._unread += part

@@ -41,6 +41,7 @@ class KeptRecords:
 
     def __init__(self, target: Target, plan: Plan, spec: Spec) -> None:
         self.home = Path(plan.reports) / target.label
+        self._target = target
         self.settings = settings_of(target, plan, spec)
         self._lock: IO[str] | None = None
         self._file: IO[str] | None = None
@@ -73,6 +74,11 @@ class KeptRecords:
         assert self._file is not None
         self._file.write(record.to_json() + "\n")
         self._file.flush()
+
+    @property
+    def is_of_another(self) -> bool:
+        """Whether the code of the implementation has changed since the records were begun."""
+        return str(self.settings["implementation"]) != _hash_of(self._target)
 
     def release(self) -> None:
         """Let go of both files."""

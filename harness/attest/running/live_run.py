@@ -19,6 +19,7 @@ from attest.running.stopping import SIGNALS, keep_awake
 
 Event = dict[str, Any]
 CLOSING_SECONDS = 30.0  # for pytest to write its reports and end
+OF_PYTEST = ("PYTEST_ADDOPTS", "PYTEST_PLUGINS")  # settings for the tests of a project
 _USAGE, _HARNESS, _PYTEST_USAGE = 2, 3, 4
 
 
@@ -36,14 +37,52 @@ def run_pytest(arguments: Sequence[str], mode: Mode) -> int:
     command = [*_bare_pytest(), *arguments, f"--attest-events={writing}"]
     if mode is Mode.PLAIN:
         command += ["-q", "--no-header", "-rN"] if "-v" not in arguments else []
+    relay = Relay() if mode is Mode.PLAIN and not sys.stdout.isatty() else None
     with nullcontext() if mode is Mode.PLAIN else _hidden() as output:
-        process = subprocess.Popen(command, pass_fds=[writing], stdout=output, stderr=output)
+        process = subprocess.Popen(
+            command, pass_fds=[writing], stdout=relay.writing if relay else output, stderr=output,
+            env={name: value for name, value in os.environ.items() if name not in OF_PYTEST},
+        )  # fmt: skip
         os.close(writing)
+        if relay:
+            relay.begin()
         keep_awake(lambda: [process])
         with _passing_signals_to(process), os.fdopen(reading, encoding="utf-8", errors="replace") as stream:
             closing = _follow(_events(stream), mode)
             code = _wait(process, closing)  # before the pipe is closed, which tells pytest to stop
+        if relay and (lost := relay.lost()):
+            print(
+                f"ERROR: standard output cannot be written ({lost}); look into the reports", file=sys.stderr
+            )
+            return _HARNESS
         return _conclude(code, closing, mode, output)
+
+
+class Relay:
+    """Takes what pytest writes to standard output, so that a full disk there does not end the run."""
+
+    def __init__(self) -> None:
+        self._reading, self.writing = os.pipe()
+        self._lost = ""
+        self._thread = threading.Thread(target=self._pass_on, daemon=True)
+
+    def begin(self) -> None:
+        """pytest has started and holds its end."""
+        os.close(self.writing)
+        self._thread.start()
+
+    def lost(self) -> str:
+        """Why something could not be written, once all was read; empty where nothing was lost."""
+        self._thread.join(CLOSING_SECONDS)  # what an implementation started may hold the pipe open
+        return self._lost
+
+    def _pass_on(self) -> None:
+        while part := os.read(self._reading, 2**16):
+            try:
+                while part and not self._lost:
+                    part = part[os.write(1, part) :]
+            except OSError as error:
+                self._lost = str(error.strerror)
 
 
 def _bare_pytest() -> list[str]:

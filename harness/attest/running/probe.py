@@ -13,6 +13,7 @@ from attest.contract.features import FEATURES
 from attest.milestone_registry import PARTS, bring_milestones, check_parts
 from attest.outcomes import Ended
 from attest.registry import BrokenPlugin, UsageError, load, offered, parse_request, printable, sentence
+from attest.running.processes import supervise
 from attest.running.sealing import sealed_implementations
 from attest.sealed.implementation import BringsMilestones
 
@@ -68,4 +69,5 @@ def _described(implementation: Any) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
+    supervise()
     main(sys.argv[1], int(sys.argv[2]), sealed=sys.argv[3:] == ["sealed"])

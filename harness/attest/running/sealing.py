@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import mmap
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 import attest
-from attest.registry import Request
+from attest.registry import Request, UsageError
 from attest.sealed.implementation import SealedImplementation, opened
 from attest.sealed.outside import Channel
+from attest.sealed.wire import HALF
 from attest.spec import spec_directory
 
 
@@ -21,6 +23,17 @@ def fingerprint() -> str:
         for path in sorted(p for p in home.rglob("*") if p.suffix in (".py", ".toml", ".json", ".j2")):
             digest.update(str(path).encode() + path.read_bytes())
     return digest.hexdigest()
+
+
+def check_room() -> None:
+    """UsageError where a limit on memory leaves no room for what the two processes share."""
+    try:
+        mmap.mmap(-1, 2 * HALF).close()
+    except OSError as error:
+        raise UsageError(
+            f"a sealed run needs {2 * HALF // 2**30} GB of addresses to share with the implementation, which "
+            f"it cannot have ({error.strerror}); raise the limit (ulimit -v) or judge with --open"
+        ) from None
 
 
 def sealed_implementations(request: Request, closed: Sequence[str]) -> list[SealedImplementation]:

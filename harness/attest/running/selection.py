@@ -22,7 +22,8 @@ from attest.machine import cuda_available
 from attest.outcomes import NotOffered
 from attest.records.plan import Target, bring
 from attest.registry import NAME_RULE, Request, UsageError, parse_request, printable, registered, sentence
-from attest.running.processes import end_group
+from attest.running.processes import end_supervised
+from attest.running.sealing import check_room
 from attest.spec import Criterion, Spec
 
 PROBE_SECONDS = 120
@@ -77,6 +78,8 @@ def _targets(request: Request, dtype: str | None, device: str, seal: Seal) -> li
     own_dtype = _choice(options.get("dtype", dtype), DTYPES, "dtype")
     own_device = check_device(options.get("device", device))
     sealed = seal is Seal.ALL or (seal is Seal.FILES and request.is_file)
+    if sealed:
+        check_room()
     answer = _answer(request, sealed)
     if answer.needs_open and seal is Seal.FILES:
         sealed, answer = False, _answer(request, False)
@@ -212,7 +215,7 @@ def _ended(command: Sequence[str], answer: int, environment: Mapping[str, str]) 
     except subprocess.TimeoutExpired:
         return None
     finally:
-        end_group(process)
+        end_supervised(process)
 
 
 def _read(answer: Any) -> Answer:

@@ -256,6 +256,8 @@ class Conformance:
             return
         if self.plan_of_run.reports:
             self._write(html="html" in session.config.option.attest_report)
+        for label in [label for label, kept in self._kept.items() if kept.is_of_another]:
+            self._trouble(f"the code of {label} changed while it was judged; run again")
         every = [r for records in self.by_implementation().values() for r in records]
         code = exit_code(every, asked=self.plan_of_run.asked, missing=self.missing)
         if self._fingerprint != self._fingerprint_now():

@@ -13,6 +13,14 @@ from typing import Any
 
 import numpy as np
 
+# Looked at once they are loaded: loading them takes a second, which only those who compile should pay.
+COMPILER_SETTINGS = (
+    "torch._dynamo.config",
+    "torch._functorch.config",
+    "torch._inductor.config",
+    "torch.fx.experimental._config",
+)
+
 
 def stir_here() -> None:
     """Draw from the global generators, so that one which a call seeds anew is seen to change."""
@@ -38,8 +46,18 @@ def state_here() -> dict[str, Any]:
             "torch's gradient mode": torch.is_grad_enabled(),
             "torch's number of threads": torch.get_num_threads(),
             "torch's deterministic mode": torch.are_deterministic_algorithms_enabled(),
+            "torch's precision of products": _precision(torch),
         }
+    for name in COMPILER_SETTINGS:
+        if name in sys.modules:
+            state[f"settings of {name}"] = hash(repr(sys.modules[name].get_config_copy()))
     return state
+
+
+def _precision(torch: Any) -> tuple[str, ...]:
+    """What decides in how many digits torch multiplies, on a processor and on a GPU."""
+    flags = (torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32)
+    return (torch.get_float32_matmul_precision(), *map(str, flags))
 
 
 def _bytes(array: Any) -> bytes:

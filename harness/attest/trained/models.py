@@ -8,11 +8,10 @@ files lack both and are read as well.
 from __future__ import annotations
 
 import json
-import math
 import os
 import zipfile
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,13 +19,18 @@ import numpy as np
 
 from attest.contract import ENCODER_DECODER, Architecture, Array, Config
 from attest.contract.architectures import architecture_named
+from attest.contract.config import RULES
+from attest.contract.config_values import fits, what_fits
+from attest.contract.operation import operation_of
 from attest.contract.parameters import shapes
+from attest.reference.validation import refuse_config
 from attest.registry import printable, sentence
 from attest.trained.named import known_task
 
 PARAMETERS, ABOUT = "parameters.npz", "model.json"
 FORMAT = 1
-MOST_TEXT, MOST_BYTES = 2**20, 2**32  # a description of a model; its parameters, packed or unpacked
+MOST_TEXT, MOST_BYTES = 2**22, 2**32  # a description of a model; its parameters, packed or unpacked
+MOST_TABLE = 2**28  # numbers in the table of positions
 Read = TypeVar("Read")
 
 
@@ -81,14 +85,24 @@ def read_model(directory: Path) -> SavedModel:
 
 
 def check_fit(model: SavedModel) -> None:
-    """ValueError where parameters and config are not of one model."""
-    wanted = shapes(model.architecture.operation, model.config)
-    for name in sorted(wanted.keys() | model.parameters.keys()):
-        if name not in wanted or name not in model.parameters:
-            where = PARAMETERS if name in wanted else f"the config in {ABOUT}"
+    """ValueError where parameters and config are not of one model that can be computed."""
+    layers = max(model.config.num_encoder_layers, model.config.num_decoder_layers)
+    if layers > len(model.parameters):  # each would have some: their names need not be made up
+        raise ValueError(f"the config has {layers} layers and {PARAMETERS} too few arrays; train again")
+    if model.config.ends_at_max_len and model.config.max_len * model.config.d_model > MOST_TABLE:
+        raise ValueError(f"max_len={model.config.max_len} needs a table that fills the memory; train again")
+    record = operation_of(model.architecture.operation)
+    refuse_config(model.config, record.reads)
+    needed = shapes(record.name, model.config)
+    for name in sorted(needed.keys() | model.parameters.keys()):
+        if name not in needed or name not in model.parameters:
+            where = PARAMETERS if name in needed else f"the config in {ABOUT}"
             raise ValueError(f"parameter={printable(name)!r} is missing in {where}; train again")
-        if (seen := model.parameters[name].shape) != wanted[name]:
-            raise ValueError(f"{name}.shape={seen} is not the config's {wanted[name]}; train again")
+        array = model.parameters[name]
+        if array.shape != needed[name]:
+            raise ValueError(f"{name}.shape={array.shape} is not the config's {needed[name]}; train again")
+        if not np.isfinite(array).all():
+            raise ValueError(f"{name} holds nan or infinity, which no answer follows from; train again")
 
 
 def _model(directory: Path, about: dict[str, Any]) -> SavedModel:
@@ -149,28 +163,21 @@ def _parameters(path: Path) -> dict[str, Array]:
 
 
 def _config(given: dict[str, Any]) -> Config:
-    """Values of the kinds that the fields have: a list or a text in place of a number fails far away."""
+    """Values that the fields may hold: a text in place of a number fails far away."""
     values = dict(given)
     options = values.pop("options", [])
     if not isinstance(options, list) or not all(_is_pair(pair) for pair in options):
-        raise ValueError(f"config.options={options!r} is not a list of pairs of words")
-    defaults = {f.name: f.default for f in fields(Config)}
+        raise ValueError(f"config.options={options!r:.60} is not a list of pairs of words")
     for name, value in values.items():
-        if name not in defaults or not _same_kind(value, defaults[name]):
-            raise ValueError(f"config.{name}={value!r} is not a value of a config")
+        if name not in RULES:
+            raise ValueError(f"config.{name}={value!r:.60} is no field of a config")
+        if not fits(name, value):
+            raise ValueError(f"config.{name}={value!r:.60} is not {what_fits(name)}")
     return Config(**values, options=tuple((key, value) for key, value in options))
 
 
 def _is_pair(pair: Any) -> bool:
     return isinstance(pair, list) and len(pair) == 2 and all(isinstance(part, str) for part in pair)
-
-
-def _same_kind(value: Any, default: Any) -> bool:
-    if default is None:
-        return value is None or isinstance(value, str | int | float)
-    if isinstance(default, float):
-        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    return value is None or type(value) is type(default)
 
 
 def _bounded(path: Path, most: int) -> Path:

@@ -73,12 +73,16 @@ def sight(
         allowed = allowed & window_mask(positions, key_positions, config.window, config.window_sides)
     if mask is not None:
         allowed = allowed & mask
-    bias = None
+    return Sight(positions, allowed, score_bias(config, relative, positions, key_positions, causal))
+
+
+def score_bias(
+    config: Config, relative: RelativeBias | None, positions: Tensor, key_positions: Tensor, causal: bool
+) -> Tensor | None:
+    """What the config's kind of positions adds to the scores (B or 1, H, T, S), where it adds something."""
     if config.positions == "alibi":
-        bias = alibi_bias(config.num_heads, positions, key_positions)
-    if relative is not None:
-        bias = relative(positions, key_positions, causal)
-    return Sight(positions, allowed, bias)
+        return alibi_bias(config.num_heads, positions, key_positions)
+    return None if relative is None else relative(positions, key_positions, causal)
 
 
 def relative_bias(config: Config) -> RelativeBias | None:

@@ -189,6 +189,15 @@ def language_model(config: Config) -> None:
     require(is_number(scale) and scale > 0, "projection_scale", scale, "is not positive", "try 1")
 
 
+def encoder_model(config: Config) -> None:
+    """What models with an encoder alone read; windows and parallel sublayers are of decoders."""
+    causal_layer(config.but(window=None, parallel=False))
+    positive_sizes(config, "num_encoder_layers", "max_len")
+    special_ids(config, "source_vocab", () if config.pad_id is None else ("pad_id",))
+    kinds = config.segments
+    require(is_integer(kinds) and kinds >= 0, "segments", kinds, "is no number of kinds", "give 0 for none")
+
+
 def schedule(config: Config) -> None:
     one_of("schedule", config.schedule, ("inverse_sqrt", "cosine"))
     positive_sizes(config, "d_model")

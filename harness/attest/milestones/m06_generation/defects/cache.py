@@ -129,6 +129,16 @@ class stale_cache(Cache):
         return Kept(room.array[:, :, : start + new.shape[2]], room)
 
 
+@defect("M6.3b")
+class continuations_share_their_room(Cache):
+    """Keys and values are written behind those of the state, whatever another continuation wrote there."""
+
+    def append(self, held: Kept, new: Array) -> Kept:
+        if held.room is not None:
+            held.room.taken = held.array.shape[2]
+        return super().append(held, new)
+
+
 @defect("M6.3")
 class memory_of_the_first_start(Cache):
     """The source's keys and values are kept from the first start with this shape."""

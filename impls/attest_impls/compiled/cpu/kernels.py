@@ -9,8 +9,8 @@ What stands between two calls of a library is one kernel for inductor, up to 500
 compiler grows faster than such a function: a decoding step of one row and six layers, 6000 lines, took it
 350 s, and cut into 16 kernels 5 s; the step is no slower.
 
-Inductor has no settings for either: what it looks up is exchanged while a graph is compiled. These are
-private names, so compiling.py comes here only with the version of torch that they were read in.
+Inductor has no settings for either: what it looks up is exchanged while a graph is compiled. The names are in
+private_torch.py, and this module is only loaded with the version of torch that they were read in.
 """
 
 from __future__ import annotations
@@ -24,12 +24,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 from unittest.mock import patch
 
-import torch
-from torch._inductor.async_compile import AsyncCompile, get_compile_threads
-from torch._inductor.codecache import CodeCacheFuture, CppPythonBindingsCodeCache
-from torch._inductor.codegen.cpp import CppScheduling
-from torch._inductor.cpu_vec_isa import pick_vec_isa
-from torch._inductor.runtime.cache_dir_utils import cache_dir
+from ..private_torch import inductors_cpp
+
+inductor = inductors_cpp()
 
 Settings = tuple[tuple[str, Any], ...]
 
@@ -45,22 +42,22 @@ def in_one_file(settings: Settings) -> Iterator[None]:
     """Graphs compiled here have small kernels in one file. `settings` are inductor's for them."""
     waiting: list[Kernel] = []
 
-    def deferred(_: AsyncCompile, argtypes: list[str], source: str) -> Kernel:
+    def deferred(_: Any, argtypes: list[str], source: str) -> Kernel:
         waiting.append(Kernel(source, settings, waiting))
         return waiting[-1]
 
     with ExitStack() as stack:
-        stack.enter_context(patch.object(CppScheduling, "MAX_FUSED_KERNEL_ARGS_NUM", MOST_ARGUMENTS))
-        if get_compile_threads() > 1:  # with one, inductor wants functions at once
-            stack.enter_context(patch.object(AsyncCompile, "cpp_pybinding", deferred))
+        stack.enter_context(patch.object(inductor.CppScheduling, "MAX_FUSED_KERNEL_ARGS_NUM", MOST_ARGUMENTS))
+        if inductor.get_compile_threads() > 1:  # with one, inductor wants functions at once
+            stack.enter_context(patch.object(inductor.AsyncCompile, "cpp_pybinding", deferred))
         yield
 
 
-class Kernel(CodeCacheFuture):
+class Kernel(inductor.CodeCacheFuture):
     """A kernel that inductor has written; it asks for the function when the whole graph is written."""
 
     def __init__(self, source: str, settings: Settings, waiting: list[Kernel]) -> None:
-        known = (torch.__version__, str(pick_vec_isa()), settings, _header(), source)
+        known = (inductor.version, str(inductor.pick_vec_isa()), settings, _header(), source)
         self.name = PREFIX + hashlib.sha256(repr(known).encode()).hexdigest()[:32]
         self.source = source
         self._waiting = waiting
@@ -79,16 +76,16 @@ class Kernel(CodeCacheFuture):
         if self.name in _loaded or not self.note.exists():
             return
         path = Path(self.note.read_text(encoding="utf-8"))
-        if path.exists() and path.resolve().is_relative_to(Path(cache_dir()).resolve()):
+        if path.exists() and path.resolve().is_relative_to(Path(inductor.cache_dir()).resolve()):
             _load(_Files._load_library(str(path), path.stem))
 
     @property
     def note(self) -> Path:
         """Where it is written which file has this kernel."""
-        return Path(cache_dir()) / "attest-kernels" / self.name
+        return Path(inductor.cache_dir()) / "attest-kernels" / self.name
 
 
-class _Files(CppPythonBindingsCodeCache):
+class _Files(inductor.CppPythonBindingsCodeCache):
     """Inductor's way to compile, keep and import a file, with a header of ours."""
 
     cache: ClassVar[dict[str, Callable[[], Any]]] = {}

@@ -1,9 +1,7 @@
 """One more token for every row, written so that inductor makes its own loops where libraries are slow.
 
-Attention of one query is two sums over the cache, which inductor fuses with mask and softmax. With one row a
-map, too, is a sum over (out, in) that streams each row of a weight once: such a step is bound by reading the
-weights, and on two AVX2 cores reads 23 GB/s this way and 14 through BLAS. More rows are multiplied by an
-operator of our own. Weights stay as they are, so there is nothing that `load` could leave stale.
+Attention of one query is two sums over the cache, which inductor fuses with mask and softmax. What is done
+with linear maps is in few_rows.py.
 
 Shapes: B rows, H heads, L capacity, S source length, D width, d = D / H, V vocabulary.
 """
@@ -13,19 +11,13 @@ from __future__ import annotations
 import math
 
 import torch
-import torch._inductor.inductor_prims  # registers the operation below
 from torch import Tensor
 
 from attest_impls.eager.model import DecoderLayer, Transformer
 
-from .decoding import Pairs, embedded_and_visible
-from .fused import FusedAttention
-from .product import product
-
-
-def pays(weight: Tensor) -> bool:
-    """Whether a step is faster this way; low precision would round every product."""
-    return weight.device.type == "cpu" and weight.dtype in (torch.float32, torch.float64)
+from ..decoding import Pairs, embedded_and_visible
+from ..fused import FusedAttention
+from .few_rows import mapped, stored
 
 
 def read_one(
@@ -41,7 +33,7 @@ def read_one(
     x, allowed = embedded_and_visible(model, tokens, position, target_seen)
     for layer, own, theirs in zip(model.decoder.layers(), past, memory):
         x = _layer(layer, x, position, allowed[:, :, 0], own, source_seen[:, :, 0], theirs)
-    return _map(model.decoder.norm(x), model.projection.weight, model.projection.bias)
+    return mapped(model.decoder.norm(x), model.projection.weight, model.projection.bias)
 
 
 def _layer(
@@ -65,35 +57,23 @@ def _layer(
 
     def feed_forward(y: Tensor) -> Tensor:
         part = layer.feed_forward
-        inner = part.activation(_map(y, part.inner.weight, part.inner.bias))
-        return _map(inner, part.outer.weight, part.outer.bias)
+        inner = part.activation(mapped(y, part.inner.weight, part.inner.bias))
+        return mapped(inner, part.outer.weight, part.outer.bias)
 
     x = layer.join(x, layer.norm0, read_past)
     x = layer.join(x, layer.norm1, read_memory)
     return layer.join(x, layer.norm2, feed_forward)
 
 
-def _map(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """x W^T + b for x (B, 1, in) and W (out, in)."""
-    rows = _stored(x[:, 0])
-    y = (weight * rows).sum(-1)[None] if x.shape[0] == 1 else product(weight, rows)
-    return (y if bias is None else y + bias)[:, None]
-
-
-def _stored(x: Tensor) -> Tensor:
-    """x (B, n) as a separate array, row by row: inductor would compute it again wherever it is read."""
-    return torch.ops.prims.inductor_force_stride_order(x, (x.shape[1], 1))
-
-
 def _project(attention: FusedAttention, x: Tensor, parts: int) -> tuple[Tensor, ...]:
     """Query, or query, key and value (B, 1, D)."""
     rows = slice(0, parts * attention.d_model)
     bias = None if attention.bias is None else attention.bias[rows]
-    return _map(x, attention.weight[rows], bias).chunk(parts, -1)
+    return mapped(x, attention.weight[rows], bias).chunk(parts, -1)
 
 
 def _heads(attention: FusedAttention, x: Tensor) -> Tensor:
-    return _stored(x[:, 0]).unflatten(-1, (attention.num_heads, -1))  # (B, H, d)
+    return stored(x[:, 0]).unflatten(-1, (attention.num_heads, -1))  # (B, H, d)
 
 
 def _mixed(attention: FusedAttention, q: Tensor, k: Tensor, v: Tensor, allowed: Tensor) -> Tensor:
@@ -102,4 +82,4 @@ def _mixed(attention: FusedAttention, q: Tensor, k: Tensor, v: Tensor, allowed: 
     lowest = torch.finfo(scores.dtype).min  # finite: a row whose source is all padding gets zeros, not nan
     weights = torch.where(allowed, torch.where(allowed, scores, lowest).softmax(-1), 0.0)
     heads = (weights.unsqueeze(-1) * v).sum(2)  # (B, H, d)
-    return _map(heads.flatten(1).unsqueeze(1), attention.output.weight, attention.output.bias)
+    return mapped(heads.flatten(1).unsqueeze(1), attention.output.weight, attention.output.bias)

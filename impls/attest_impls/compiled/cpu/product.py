@@ -14,6 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..private_torch import inductors_cpp
+
 FEWEST, MOST = 3, 96  # rows for which this was measured to be faster
 
 torch.library.define("attest::product", "(Tensor weight, Tensor rows) -> Tensor")
@@ -46,9 +48,9 @@ def _on_cpu(weight: Tensor, rows: Tensor) -> Tensor:
 @cache
 def _library() -> Any:
     """Built on first use, by inductor's compiler and into its cache."""
-    from torch._inductor.codecache import CppCodeCache
-
-    library = CppCodeCache.load(Path(__file__).with_name("product.cpp").read_text(encoding="utf-8"))
+    library = inductors_cpp().CppCodeCache.load(
+        Path(__file__).with_name("product.cpp").read_text(encoding="utf-8")
+    )
     library.product.argtypes = [ctypes.c_void_p] * 3 + [ctypes.c_long] * 3
     library.product.restype = None
     return library
