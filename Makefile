@@ -13,7 +13,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 export OMP_NUM_THREADS ?= 1
 
 .NOTPARALLEL:
-.PHONY: run test slow torture conformance unusual fresh selftest mutation gpu-emulation reports lint docs clean
+.PHONY: run test slow torture conformance conformance-foreign matrix unusual fresh selftest mutation gpu-emulation reports lint docs clean
 
 # Judge our eager implementation. The report goes to reports/eager/, which git ignores.
 run: $(STAMP)
@@ -23,9 +23,10 @@ run: $(STAMP)
 test: $(STAMP)
 	$(BIN)/python -m pytest -q -n $(JOBS) -m "not slow" tests
 
-# Hostile plugins, signals, wrong command lines and fuzzed files, an hour; the tables go into docs/robustness.md.
+# Hostile plugins, cheats, signals, mishaps, wrong command lines and fuzzed files, an hour; the tables go into
+# docs/robustness.md. `make torture RESUME=--resume` goes on where a run stopped.
 torture: $(STAMP)
-	cd tests && ../$(BIN)/python -m torture --write
+	cd tests && ../$(BIN)/python -m torture --write $(RESUME)
 
 # The tests that `make test` leaves out, and those of the kept reports.
 slow: $(STAMP)
@@ -38,6 +39,24 @@ conformance: selftest fresh slow
 	ATTEST_REPORTS=reports $(BIN)/python -m pytest -q -m slow tests/test_kept_reports.py
 	for name in $(ALL); do \
 		$(BIN)/attest diff reports/kept/$$name/report.json reports/$$name/report.json || exit 1; done
+
+# Models and layers of other libraries, by the same criteria at quick: the families of transformers and what
+# examples/ shows. It installs the libraries. The reports go to reports/peers/; exit code 1 is no failure here.
+FAMILIES := bert gpt2 gpt_neox llama mistral qwen2 t5
+conformance-foreign: $(STAMP)
+	$(BIN)/python -m pip install -q "$(TORCH)" -e ".[foreign]"
+	$(BIN)/attest run $(FAMILIES:%=--impl hf:%,attention=sdpa) $(FAMILIES:%=--impl hf:%,attention=eager) \
+		--impl hf:bloom,attention=eager --profile quick -n $(JOBS) --reports reports/peers || test $$? -eq 1
+	for file in examples/*.py; do $(BIN)/attest run --impl $$file --open -m M7 -m M8 -m M9 --profile quick \
+		-n $(JOBS) --reports reports/peers || test $$? -eq 1 || exit 1; done
+	$(BIN)/python -m pytest -q tests/test_findings.py tests/test_examples.py
+
+# Keep what conformance-foreign has written, and write the table over everything that is kept.
+matrix: $(STAMP)
+	for home in reports/peers/*; do test -f $$home/report.json || continue; \
+		kept=reports/kept/peers/$$(basename $$home); rm -rf $$kept && mkdir -p $$kept/ && cp -r $$home/. $$kept/ && \
+		rm -rf $$kept/records.jsonl $$kept/repro $$kept/badges || exit 1; done
+	$(BIN)/attest matrix $$(find reports/kept -name report.json | sort) -o reports/kept
 
 # Correct implementations that are written in unusual ways: none may be refused, whatever the seed. An hour on two cores.
 SEEDS := 0..19

@@ -27,63 +27,52 @@ class Pure:
         return {name: np.array(value) for name, value in self.held.items()}
 
     def load(self, parameters):
-        given, wanted = ({n: np.shape(v) for n, v in p.items()} for p in (parameters, self.held))
-        if given != wanted:
-            raise ValueError(f"parameters={given} must be {wanted}")
-        self.held = {name: jnp.array(value) for name, value in parameters.items()}
+        if jax.tree.map(np.shape, dict(parameters)) != jax.tree.map(np.shape, self.held):
+            raise ValueError("parameters must have the names and shapes of parameters()")
+        self.held = jax.tree.map(jnp.array, dict(parameters))
 
     def buffers(self):
         return {}
 
     def gradients(self, inputs, cotangents):
         floats = {n: jnp.array(x) for n, x in inputs.items() if np.asarray(x).dtype.kind == "f"}
-        rest = {n: x for n, x in inputs.items() if n not in floats}
-        _, pull = jax.vjp(lambda p, x: self.function(p, **x, **rest), self.held, floats)
-        of_parameters, of_inputs = pull(jnp.array(cotangents["output"]))
-        return Gradients(*({n: np.array(v) for n, v in g.items()} for g in (of_inputs, of_parameters)))
+        _, pull = jax.vjp(lambda p, x: self.function(p, **{**inputs, **x}), self.held, floats)
+        return Gradients(*jax.tree.map(np.array, pull(jnp.array(cotangents["output"]))[::-1]))
 
 
 class Equinox:
     name = "equinox"
-    description = "layers of equinox and jax.nn"
     packages = ("equinox", "jax")
-    dtypes = ("float32",)
-    supports = (
-        {"operations": ("rotary",), "rotary_base": "any"},
-        {"operations": ("self_attention",), "num_kv_heads": "any", "head_width": "any", "window": "any"},
-    )
+    sizes: ClassVar = {"num_kv_heads": "any", "head_width": "any", "window": "any"}
+    supports = {"operations": ("rotary",), "rotary_base": "any"}, {"operations": ("self_attention",), **sizes}
     only: ClassVar = {"positions": ("none",), "rotary_pairing": ("halves",), "bias": (False,)}
 
     def rotary(self, c):
         def turned(_, x, positions):
             turn = eqx.nn.RotaryPositionalEmbedding(x.shape[-1], theta=c.rotary_base)
-            whole = jnp.zeros((int(np.max(positions)) + 1, x.shape[-1]))  # it turns rows 0, 1, 2 ... only
-            place = lambda x, p: turn(whole.at[p].set(x))[p]  # noqa: E731
-            return jax.vmap(jax.vmap(place, (0, None)))(x, jnp.broadcast_to(positions, (len(x), x.shape[2])))
+            rows = jnp.zeros((int(np.max(positions)) + 1, x.shape[-1]))  # it turns rows 0, 1, 2 ... only
+            of_heads = jax.vmap(lambda x, p: turn(rows.at[p].set(x))[p], (0, None))
+            return jax.vmap(of_heads)(x, jnp.broadcast_to(positions, (len(x), x.shape[2])))
 
         return Pure(turned, {})
 
     def rms_norm(self, c):
-        def normed(p, x):
-            norm = eqx.nn.RMSNorm(c.d_model, eps=c.norm_eps, use_bias=False)
-            norm = eqx.tree_at(lambda n: n.weight, norm, p["weight"])
-            return jax.vmap(jax.vmap(norm))(x)
-
-        return Pure(normed, {"weight": (c.d_model,)})
+        norm = eqx.nn.RMSNorm(c.d_model, eps=c.norm_eps, use_bias=False)
+        at = lambda p: eqx.tree_at(lambda n: n.weight, norm, p["weight"])  # noqa: E731
+        return Pure(lambda p, x: jax.vmap(jax.vmap(at(p)))(x), {"weight": (c.d_model,)})
 
     def self_attention(self, c):
+        heads = {"query": c.num_heads, "key": c.kv_heads, "value": c.kv_heads}
+        near = c.window and (c.window - 1, c.window - 1)
+
         def attended(p, x, mask=None, positions=None, causal=True):
-            heads = lambda name, n: (x @ p[f"{name}.weight"].T).reshape(*x.shape[:2], n, c.d_head)  # noqa: E731
-            q, k, v = heads("query", c.num_heads), heads("key", c.kv_heads), heads("value", c.kv_heads)
+            q, k, v = ((x @ p[f"{n}.weight"].T).reshape(*x.shape[:2], h, c.d_head) for n, h in heads.items())
             shown = None if mask is None else jnp.array(mask)[:, None]
-            window = None if c.window is None else (c.window - 1, 0 if causal else c.window - 1)
-            y = jax.nn.dot_product_attention(q, k, v, mask=shown, is_causal=causal, local_window_size=window)
+            y = jax.nn.dot_product_attention(q, k, v, mask=shown, is_causal=causal, local_window_size=near)
             return y.reshape(*x.shape[:2], -1) @ p["output.weight"].T
 
-        wide, narrow = c.num_heads * c.d_head, c.kv_heads * c.d_head
-        rows = {"query": wide, "key": narrow, "value": narrow}
-        shapes = {f"{n}.weight": (r, c.d_model) for n, r in rows.items()}
-        return Pure(attended, {**shapes, "output.weight": (c.d_model, wide)})
+        shapes = {"output.weight": (c.d_model, c.num_heads * c.d_head)}
+        return Pure(attended, shapes | {f"{n}.weight": (h * c.d_head, c.d_model) for n, h in heads.items()})
 
 
 @pluggy.HookimplMarker("attest")

@@ -1,4 +1,4 @@
-"""Layers of keras on its torch backend: grouped attention, norms. Kernels are (in, heads, width).
+"""Layers of keras on its torch backend: grouped attention, RMSNorm. Kernels are (in, heads, width).
 
 `attest run --impl examples/keras_layers.py -m M8 -m M9` judges them; it needs `pip install keras`.
 """
@@ -44,7 +44,7 @@ def plain(array, back=False):
 
 
 def turned(array, back=False):
-    """Ours are (out, in); theirs (in, heads, width), or (heads, width, in) of the last one."""
+    """Ours are (out, in), theirs (in, heads, width)."""
     return array.reshape(array.shape[0], -1).T if back else array.T
 
 
@@ -63,11 +63,6 @@ class Keras:
     def rms_norm(self, c):
         layer = keras.layers.RMSNormalization(epsilon=c.norm_eps)
         return Layer(layer, [(None, None, c.d_model)], {"weight": (0, plain)}, lambda m, x: m(x))
-
-    def layer_norm(self, c):
-        layer = keras.layers.LayerNormalization(epsilon=c.norm_eps)
-        kernels = {"weight": (0, plain), "bias": (1, plain)}
-        return Layer(layer, [(None, None, c.d_model)], kernels, lambda m, x: m(x))
 
     def self_attention(self, c):
         layer = keras.layers.GroupQueryAttention(c.d_head, c.num_heads, c.kv_heads, use_bias=False)

@@ -30,10 +30,8 @@ class LitGPT:
     name = "litgpt"
     description = "litgpt.model.GPT as a Llama"
     families = {"llama": {"tie": (False,)}}  # noqa: RUF012  its head has weights of its own
-    padding = (
-        "none",
-        "right",
-    )  # it takes no mask: what stands behind the text does not matter, before it does
+    padding = ("none", "right")  # it takes no mask: what stands behind the text changes nothing
+    only = {"cache": (False,)}  # noqa: RUF012  its cache belongs to the module, not to a state
     packages = ("litgpt", "torch")
     dtypes = ("float32",)  # the table of angles is float32
 

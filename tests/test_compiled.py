@@ -20,7 +20,7 @@ from attest_impls.compiled import Compiled  # noqa: E402
 from attest_impls.compiled.embedding import STEADY, looked_up  # noqa: E402
 from attest_impls.compiled.fused import fuse  # noqa: E402
 from attest_impls.eager import Eager  # noqa: E402
-from attest_impls.eager.language_model import LanguageModel  # noqa: E402
+from attest_impls.eager.language_model import LanguageModel, SelfAttentionAlone  # noqa: E402
 from attest_impls.eager.model import Transformer  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch's own, inside inductor
@@ -120,7 +120,8 @@ def test_a_table_gets_the_gradient_of_eager_and_has_no_atomic_sum() -> None:
 
 def test_no_table_of_a_model_is_left_with_the_gradient_of_torch() -> None:
     new = MODEL.but(positions="relative", num_kv_heads=1)
-    for model in (Transformer(MODEL), LanguageModel(new), LanguageModel(new.but(positions="learned"))):
+    texts = (LanguageModel(new), LanguageModel(new.but(positions="learned")), SelfAttentionAlone(new))
+    for model in (Transformer(MODEL), *texts):
         kinds = {type(part) for part in fuse(model).modules()}
         assert kinds.isdisjoint({*STEADY, torch.nn.Embedding})
 

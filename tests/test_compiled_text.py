@@ -33,6 +33,10 @@ KINDS = {
     "mistral": SIZES.but(
         **NEW, num_kv_heads=1, window=3, head_width=6, qk_norm=True, rotary_pairing="interleaved"
     ),
+    "gpt_oss": SIZES.but(
+        **NEW, num_kv_heads=2, window=4, sinks=True, rotary_scaling="yarn", rotary_factor=4.0
+    ),
+    "capped": SIZES.but(**NEW, score_cap=3.0),
     "gpt2": SIZES.but(positions="learned", norm="pre", activation="gelu_tanh", tie=True),
     "bloom": SIZES.but(positions="alibi", norm="pre", embedding_norm=True),
     "relative": SIZES.but(positions="relative", parallel=True, norm="pre", attention_scale=0.3),

@@ -1,4 +1,4 @@
-"""What reports/kept/findings.md says of other libraries is still seen with the versions that are installed."""
+"""What reports/kept/findings.md says of other libraries is still seen with the installed versions."""
 
 import re
 import warnings

@@ -109,6 +109,37 @@ def test_a_run_of_something_else_is_not_resumed(pytester, change, sentence):
     assert (home / "records.jsonl").read_text().count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"level": "may"},
+        {"milestone": "M2"},
+        {"seed": 5},
+        {"profile": "deep"},
+        {"text_hash": "0" * 8},
+        {"examples": 1, "floor": 40},
+        {"internal": True},
+        {},  # a second one for the same criterion
+    ],
+    ids=str,
+)
+def test_a_forged_record_is_judged_again(run, pytester, forged):  # noqa: F811
+    """Well-formed, and not what the run would have written."""
+    wrong = "def causal_mask(self, T, S): return np.ones((T, S), dtype=bool)"
+    pytester.makepyfile(good=masks("good", wrong))
+    words = ["--impl=good.py", f"--criterion={CAUSAL}", "-n0"]
+    first, rows = run(*words)
+    assert rows["good"][CAUSAL]["verdict"] == "fail"
+    path = pytester.path / "out" / "good" / "records.jsonl"
+    settings, told = path.read_text().splitlines()
+    record = {**json.loads(told), "verdict": "pass", "failure": None, "reason": "", **forged}
+    lines = [settings, *([] if forged else [told]), json.dumps(record)]
+    path.write_text("\n".join(lines) + "\n")
+    again, rows = run(*words, "--attest-resume")
+    assert (first.ret, again.ret) == (1, 1)
+    assert rows["good"][CAUSAL]["verdict"] == "fail"
+
+
 @pytest.mark.parametrize("text", ["", "no json\n", "[1]\n", '{"settings": 7}\n'])
 def test_records_of_another_kind_are_refused(run, pytester, text):  # noqa: F811
     pytester.makepyfile(good=masks())

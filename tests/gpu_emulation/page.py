@@ -17,7 +17,8 @@ def page(found, wrong):
     lines = [
         "# The CUDA path without a GPU",
         "",
-        f"{LINE}; torch {TORCH}, Triton {TRITON}. Written by `make gpu-emulation`.",
+        f"{LINE}; torch {TORCH}, Triton {TRITON}.",
+        "`make gpu-emulation` writes this page; parts of it can be run alone.",
         "",
         "This is no GPU: cuBLAS, the fused attention kernels, the hardware's schedule and memory model, real",
         "asynchrony and speed are not seen. MC.7a stays *not run* in every report until a real GPU ran it.",
@@ -27,7 +28,12 @@ def page(found, wrong):
     ]
     lines += _eager(found.get("eager")) + _compiled(found) + _faults(found.get("faults"))
     lines += _cubins(found.get("cubins"))
-    lines += ["## What is not as it should be", "", *([f"- {w}" for w in wrong] or ["Nothing."]), ""]
+    lines += [
+        "## What is not as it should be",
+        "",
+        *([f"- {w}" for w in wrong] or ["Nothing in what ran."]),
+        "",
+    ]
     return "\n".join(lines)
 
 
@@ -44,11 +50,16 @@ def _compiled(found):
     head = ["## compiled, inductor's Triton code interpreted", ""]
     if not found.get("compiled"):
         return [*head, "Not run.", ""]
-    asked, decoding = found["compiled"]["MC.7a"], found["compiled"]["decoding"]
-    rows = [_question("MC.7a's question", asked)]
-    if found.get("order"):
-        rows.append(_question("the same with programs in a random order", found["order"]))
-    rows.append(f"| cached steps and greedy decoding beside eager in float64 | {_decoding(decoding)} |")
+    questions = {
+        "MC.7a's question": found["compiled"].get("MC.7a"),
+        "the same with programs in a random order": found.get("order"),
+    }
+    rows = [
+        _question(name, answer) if answer else f"| {name} | not run |" for name, answer in questions.items()
+    ]
+    decoding = found["compiled"].get("decoding")
+    seen = _decoding(decoding) if decoding else "not run"
+    rows.append(f"| cached steps and greedy decoding beside eager in float64 | {seen} |")
     return [*head, "| asked | seen |", "|---|---|", *rows, ""]
 
 
@@ -72,7 +83,9 @@ def _faults(part):
     head = ["## Four faults that checks of devices and shapes cannot see", ""]
     if not part:
         return [*head, "Not run.", ""]
-    rows = [f"| {SEEN[name]} | {_decoding(answer)} |" for name, answer in part.items()]
+    rows = [
+        f"| {said} | {_decoding(part[name]) if name in part else 'not run'} |" for name, said in SEEN.items()
+    ]
     return [*head, "| fault | seen |", "|---|---|", *rows, ""]
 
 

@@ -30,7 +30,7 @@ class Ledger:
         lines = path.read_text(encoding="utf-8").splitlines() if resume and path.exists() else []
         for line in lines:
             harness, key, outcome = json.loads(line)
-            if harness == self._harness or (mended and not _fault(outcome)):
+            if not _fault(outcome) if mended else harness == self._harness:
                 self._found[key] = outcome
             else:
                 self._found.pop(key, None)

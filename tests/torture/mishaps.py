@@ -58,6 +58,7 @@ class Mishap:
     limits: Mapping[int, int] = field(default_factory=dict)
     meanwhile: Callable[[subprocess.Popen[str], Path], None] | None = None
     stdout: str = ""  # a file in place of the pipe
+    good: str = "pass"  # the verdict of the good implementation
     shell: str = ""  # around the command, which is "$@"
 
 
@@ -134,7 +135,7 @@ MISHAPS: dict[str, Mishap] = {
     "the front stopped for 40 s": Mishap((JUDGED,), meanwhile=_pause(lambda front: [front])),
     "the reports removed meanwhile": Mishap((JUDGED, FAULT), meanwhile=_removed),
     "a broken link in place of the reports": Mishap((JUDGED, FAULT), meanwhile=_moved),
-    "the plugin edited meanwhile": Mishap((FAULT,), meanwhile=_edited),
+    "the plugin edited meanwhile": Mishap((JUDGED,), meanwhile=_edited, good="error"),
     "reports on a full disk": Mishap(
         (REFUSED, FAULT),
         before=f"mkdir out; {_full('out')}",
@@ -247,12 +248,12 @@ def _complaint(here: Path, mishap: Mishap, code: int) -> str:
         return "a process lives on"
     if (here / "second").exists() and not (here / "second").read_text().startswith("2 ERROR: reports="):
         return f"the second run: {(here / 'second').read_text()[:200]}"
-    return _wrong_verdicts(here) if code == JUDGED and not mishap.before else ""
+    return _wrong_verdicts(here, mishap.good) if code == JUDGED and not mishap.before else ""
 
 
-def _wrong_verdicts(here: Path) -> str:
+def _wrong_verdicts(here: Path, good: str) -> str:
     """The good one passes and the wrong one fails, whatever else happened."""
-    for name, wanted in (("good", "pass"), ("wrong", "fail")):
+    for name, wanted in (("good", good), ("wrong", "fail")):
         path = here / "out" / name / "report.json"
         if not path.exists():
             return (

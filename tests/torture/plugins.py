@@ -165,15 +165,15 @@ BODIES = {
         os.mkdir('elsewhere'); os.rename('out', 'moved'); os.symlink('elsewhere', 'out')
     """,
     "links_the_report_to_a_file": """
-        for name in ('report.json', 'index.md', 'M1.md', 'records.jsonl'):
+        for file in ('report.json', 'index.md', 'M1.md', 'records.jsonl'):
             for home in ('out/good', 'out/links_the_report_to_a_file'):
-                os.path.exists(f'{home}/{name}') and os.remove(f'{home}/{name}')
-                os.symlink(os.path.abspath('good.py'), f'{home}/{name}')
+                os.path.exists(f'{home}/{file}') and os.remove(f'{home}/{file}')
+                os.symlink(os.path.abspath('good.py'), f'{home}/{file}')
     """,
     "fills_the_reports": """
         for home in ('out/good', '.'):
-            for name in ('report.json', 'index.md', 'M1.md', 'badges', 'repro'):
-                try: os.mkdir(f'{home}/{name}')
+            for file in ('report.json', 'index.md', 'M1.md', 'badges', 'repro'):
+                try: os.mkdir(f'{home}/{file}')
                 except OSError: pass
     """,
     "writes_into_the_records": """
@@ -185,7 +185,7 @@ BODIES = {
     """,
     "leaves_modules_in_its_directory": """
         for name in ('attest', 'numpy', 'json', 'pytest', 'sitecustomize', 'usercustomize', 'conftest'):
-            open(f'{name}.py', 'w').write('import os; os._exit(9)')
+            open(name + '.py', 'w').write('import os; os._exit(9)')
         open('pytest.ini', 'w').write('[pytest]\\naddopts = --no-such-option')
         sys.exit(1)
     """,

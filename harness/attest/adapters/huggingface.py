@@ -19,7 +19,7 @@ from attest.adapters.names import place_of
 from attest.adapters.rope import rope_parameters
 from attest.adapters.t5_settings import settings_of
 from attest.adapters.torch import TorchComponent, seeded
-from attest.contract import Array, Arrays, Config
+from attest.contract import DECODER_ONLY, ENCODER_DECODER, Array, Arrays, Config
 from attest.families import Family
 
 

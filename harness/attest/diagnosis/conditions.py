@@ -132,8 +132,8 @@ def _tests(calls: Sequence[Settings]) -> Iterator[Test]:
             yield from (_is(name, value) for value in values.values())
             if len(values) > 2:
                 yield from (_is_not(name, value) for value in values.values())
-    for name, values in numbers.items():
-        for low, high in pairwise(values):
+    for name, ordered in numbers.items():
+        for low, high in pairwise(ordered):
             yield _above(name, low)
             yield _below(name, high)
     for one, other in permutations((name for name in numbers if _is_size(name)), 2):

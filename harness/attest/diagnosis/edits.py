@@ -58,7 +58,7 @@ class Edit:
 
 def edits(seen: frozenset[CodeType]) -> Iterator[Edit]:
     """Every change of every method that runs, class by class."""
-    for kind in _classes():
+    for kind in editable():
         ran = [name for name, value in vars(kind).items() if code_of(value) in seen]
         for name in ran:
             yield from _edits_of(kind, kind, name)
@@ -68,7 +68,7 @@ def edits(seen: frozenset[CodeType]) -> Iterator[Edit]:
                     yield from _edits_of(kind, LONGHAND[kind], name)
 
 
-def _classes() -> list[type[Any]]:
+def editable() -> list[type[Any]]:
     """Every class of the reference that can be replaced, with those it is derived from."""
     rows = {row for slot in SLOTS.values() for row in slot.rows.values()}
     found: dict[type[Any], None] = {}

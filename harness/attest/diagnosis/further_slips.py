@@ -1,4 +1,4 @@
-"""Slips that the reference's own vocabulary allows: one operation for another, a setting ignored, a step left out.
+"""Slips in the reference's own vocabulary: one operation for another, a setting ignored, a step left out.
 
 They come on top of the slips of the hand, for diagnosis alone: mutants of an implementation are not made so.
 """
@@ -19,9 +19,13 @@ OTHER_NAMES = {
     "project_q": "project_k", "project_k": "project_v", "project_v": "project_q",
 }  # fmt: skip
 NUMBERS = (0.0, 0.5, 10.0, 0.1)  # what a constant is multiplied by
-PAIRS = {"query": "key", "key": "value", "value": "query", "norm0": "norm1", "norm1": "norm2", "norm2": "norm0",
-         "self_attention": "cross_attention", "cross_attention": "self_attention", "source_embedding.weight":
-         "target_embedding.weight", "target_embedding.weight": "source_embedding.weight"}  # fmt: skip
+# Names of parameters of which one may stand for another.
+CONFUSED = (
+    ("query", "key", "value"),
+    ("norm0", "norm1", "norm2"),
+    ("self_attention", "cross_attention"),
+    ("source_embedding.weight", "target_embedding.weight"),
+)
 
 
 def further(node: ast.AST) -> Found:
@@ -80,8 +84,9 @@ def _constant(node: ast.Constant) -> Found:
     if isinstance(node.value, float):
         for factor in NUMBERS:
             yield "constant", ast.Constant(node.value * factor)
-    if isinstance(node.value, str) and node.value in PAIRS:
-        yield "another name", ast.Constant(PAIRS[node.value])
+    for names in CONFUSED:
+        if node.value in names:
+            yield from (("another name", ast.Constant(name)) for name in names if name != node.value)
 
 
 def _setting(node: ast.Attribute) -> Found:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import chain, takewhile
 from types import CodeType
 
 from attest.boundary import JudgedImplementation, quiet
@@ -17,6 +18,7 @@ from attest.contract import OPERATIONS
 from attest.diagnosis.conditions import condition_of
 from attest.diagnosis.edits import edits
 from attest.diagnosis.executed import executed, may_matter
+from attest.diagnosis.fitted import fitted
 from attest.diagnosis.relations import relations, spread
 from attest.diagnosis.traces import Count, Trace, agrees, traces_of
 from attest.evidence import collecting
@@ -32,6 +34,7 @@ CLEAR = 8  # agreeing on this many cases and on all of them, a defect ends the s
 SURE = 0.9
 POSSIBLE = 0.6
 SHOWN = 2
+PLACES = 3  # classes that may be the place; more of them say nothing
 AS_RIGHT = 12  # cases without a fault in which a change of the reference must make none either
 # A limit in calls, not in seconds: the same failure gets the same name on a busy machine.
 MOST_CALLS = 6000
@@ -155,24 +158,26 @@ def _likeness(defect: Defect, telling: Sequence[Trace], count: Count) -> Likenes
 
 
 def _by_edits(heard: Sequence[Trace], seen: frozenset[CodeType], count: Count) -> tuple[Edited, ...]:
-    """The changes of the reference that give every answer of every case, of each method the first.
+    """The changes of the reference that give every answer of every case, of each class the first.
 
     There are many of them, so all must agree: the wrong answers, by a number and not only by an exception,
-    and the right answers of the cases where nothing is wrong. Of several methods any may be the place.
+    and the right answers of the cases where nothing is wrong. Of several classes any may be the place.
     """
     telling = [trace for trace in heard if trace.tells]
     if not any(trace.by_value for trace in telling):
         return ()
     quickest = sorted(telling, key=lambda trace: (not trace.by_value, len(trace.steps)))
     quickest += [trace for trace in heard if not trace.tells][:AS_RIGHT]
+    slips = takewhile(lambda edit: not count.spent, edits(seen))
     found: dict[str, Edited] = {}
-    for edit in edits(seen):
-        if count.spent or len(found) > SHOWN:
-            break
+    for edit in chain(slips, fitted(telling, seen, Count(MOST_CALLS // 2))):
+        kind = edit.place.partition(".")[0]
         made = edit.build()
-        if edit.place not in found and all(agrees(trace, made, count) for trace in quickest):
-            found[edit.place] = Edited(edit.place, edit.before, edit.after, len(telling))
-    return tuple(found.values()) if len(found) <= SHOWN else ()
+        if kind not in found and all(agrees(trace, made, count) for trace in quickest):
+            found[kind] = Edited(edit.place, edit.before, edit.after, len(telling))
+        if len(found) > PLACES:
+            return ()
+    return tuple(found.values())
 
 
 def _by_complaint(

@@ -47,9 +47,11 @@ class WrittenAttention(Attention):
 
     def weights_from(self, scores: Var, allowed: Array | None, where: Where) -> Var:
         x = scores.value if allowed is None else np.where(allowed, scores.value, -np.inf)
-        top = np.maximum(x.max(axis=-1, keepdims=True), -1e300)
-        raised = ops.exp(ops.add(scores, -top))
-        seen = raised if allowed is None else ops.where(allowed, raised, 0.0)
+        top = x.max(axis=-1, keepdims=True, initial=-1e300)
+        # What is hidden is put at the maximum before the exponential: beyond it, it could overflow.
+        shown = scores if allowed is None else ops.where(np.asarray(allowed), scores, top)
+        raised = ops.exp(ops.add(shown, -top))
+        seen = raised if allowed is None else ops.where(np.asarray(allowed), raised, 0.0)
         total = ops.scale(mean(seen), float(scores.shape[-1]))
         return ops.mul(seen, power(ops.add(total, 1e-100), -1.0))
 

@@ -205,10 +205,13 @@ def _differs(steps: Sequence[Step], k: int, right: Answer) -> bool:
 
 def agrees(trace: Trace, implementation: Any, count: Count) -> bool:
     """Whether another implementation gives each compared answer of the trace, asked one by one."""
-    for k, answer in answers(trace.steps, implementation):
-        count.left -= 1
-        if k in trace.compared and not _same(trace.steps, k, answer) and not _both_right(trace, k, answer):
-            return False
+    with np.errstate(all="ignore"):  # and what a defect sets here ends here
+        for k, answer in answers(trace.steps, implementation):
+            count.left -= 1
+            if k not in trace.compared or _both_right(trace, k, answer):
+                continue
+            if not _same(trace.steps, k, answer):
+                return False
     return True
 
 

@@ -175,6 +175,10 @@ class OperationCase(Case):
         )
         return self.but(**sizes).settled()
 
+    def with_rows(self, rows: int) -> Self:
+        """This case with so many rows in a batch."""
+        return self.but(B=rows).settled() if "B" in self.lengths else self
+
     @property
     def is_large(self) -> bool:
         """Whether one of its lengths is that of an enlarged case."""

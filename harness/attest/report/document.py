@@ -25,7 +25,7 @@ from attest.report.rows import (
     MilestoneRow,
     SelectionRow,
 )
-from attest.report.wording import looks_like, replay_command
+from attest.report.wording import looks_like, measured_text, replay_command
 from attest.spec import Criterion, MilestoneSpec, Spec
 
 FORMAT = 1
@@ -154,6 +154,7 @@ def failure_row(criterion: Criterion, record: Record, target: Target | None) -> 
         "property": failure.property,
         "ratio": failure.ratio,
         "looks_like": looks_like(failure),
+        "measured": list(measured_text(failure.measured)),
         "replay": replay_command(failure.replay or _replay(record, target)),
         "limit": failure.limit,
         "likenesses": _likenesses(failure),

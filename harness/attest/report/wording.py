@@ -78,8 +78,8 @@ def _relation(relation: Deviant) -> str:
 
 
 def _place(what: str) -> str:
-    """['output'] as output; nothing is the answer itself."""
-    return what.replace("['", "").replace("']", "").removeprefix(".") or "the answer"
+    """.parameters['key.bias'] as parameters key.bias; nothing is the answer itself."""
+    return what.replace("['", " ").replace("']", "").removeprefix(".").strip() or "the answer"
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -11,13 +11,14 @@ import importlib.util
 import json
 import os
 import stat
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
 from attest.records.plan import Plan, Target
-from attest.records.record import Record
+from attest.records.record import PASS, Record
 from attest.registry import UsageError, printable, registered
 from attest.report.schema import first_misfit, record_schema
 from attest.spec import Spec
@@ -98,9 +99,22 @@ class KeptRecords:
         if not lines:
             return []
         self._check_settings(lines[0])
-        found = {r.criterion: r for r in read_records(lines[1:], self.home, spec)}
-        # A fault of ours is judged again; so is a criterion whose text has changed.
-        return [found[id] for id in wanted if id in found and not found[id].internal]
+        records = list(read_records(lines[1:], self.home, spec))
+        times = Counter(record.criterion for record in records)
+        found = {r.criterion: r for r in records if times[r.criterion] == 1 and self._is_kept(r, spec)}
+        return [found[id] for id in wanted if id in found]
+
+    def _is_kept(self, record: Record, spec: Spec) -> bool:
+        """Whether this run would have written it; anything else is judged again, a fault of ours too.
+
+        Somebody may have added to the file, the implementation for one where it is not sealed.
+        """
+        criterion, settings = spec.by_id[record.criterion], self.settings
+        said = (record.milestone, record.level, record.text_hash, record.spec_version)
+        asked = (record.profile, record.seed) == (settings["profile"], settings["seed"])
+        right = said == (criterion.milestone, criterion.level, criterion.text_hash, spec.version)
+        shown = record.verdict != PASS or record.examples >= record.floor
+        return right and asked and shown and not record.internal
 
     def _check_settings(self, line: str) -> None:
         there = printable(str(self.home / RECORDS))

@@ -254,10 +254,9 @@ class Conformance:
         end_judging()
         if self.worker or session.config.option.collectonly:
             return
+        self._discard_changed()
         if self.plan_of_run.reports:
             self._write(html="html" in session.config.option.attest_report)
-        for label in [label for label, kept in self._kept.items() if kept.is_of_another]:
-            self._trouble(f"the code of {label} changed while it was judged; run again")
         every = [r for records in self.by_implementation().values() for r in records]
         code = exit_code(every, asked=self.plan_of_run.asked, missing=self.missing)
         if self._fingerprint != self._fingerprint_now():
@@ -265,6 +264,13 @@ class Conformance:
         if exitstatus not in WHOLE or self.troubles:
             code = 3
         session.exitstatus = 2 if code < 2 and self.plan_of_run.refused else code
+
+    def _discard_changed(self) -> None:
+        """Verdicts of two different implementations, if its file was edited meanwhile, are none of either."""
+        for label in [label for label, kept in self._kept.items() if kept.is_of_another]:
+            said = {"reason": "its code changed while it was judged; run again", "failure": None}
+            for key in [key for key in self.records if key[0] == label]:
+                self.records[key] = self.records[key].but(verdict=ERROR, **said)
 
     def _write(self, *, html: bool) -> None:
         from attest.report.writing import ReportsNotWritten, write_reports

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import random
+import re
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -50,8 +51,13 @@ def state_here() -> dict[str, Any]:
         }
     for name in COMPILER_SETTINGS:
         if name in sys.modules:
-            state[f"settings of {name}"] = hash(repr(sys.modules[name].get_config_copy()))
+            state[f"settings of {name}"] = _settings(sys.modules[name])
     return state
+
+
+def _settings(config: Any) -> int:
+    """A number for all of them. Each asking copies them, so where a copied object lies in memory says nothing."""
+    return hash(re.sub(r" at 0x[0-9a-f]+", "", repr(config.get_config_copy())))
 
 
 def _precision(torch: Any) -> tuple[str, ...]:

@@ -1,17 +1,18 @@
 """What the diagnosis is worth on faults that nobody planned, each with its truth.
 
-    python -m attest.trials.unseen eager tests/unseen/eager.toml [reports/mutation/eager.quick.json] [at=cause]
+    python -m attest.trials.unseen eager tests/unseen/eager.toml [reports/mutation/eager.quick.json]
+    python -m attest.trials.unseen eager tests/unseen/field.toml at=cause
 
-The file says of each fault what it is: a mutant, found by its text as in `attest.trials.survivors`, or a text
-(`old`) of a file that becomes another (`new`). And what is true of it: which criteria are a right place to begin
-(`cause`), which names of known defects are right (`right`) and which would help (`near`), in which methods of the
-reference the same fault would stand (`part`), which settings it depends on (`when`) and which relations to the
-right answers it has (`how`). These are written before the diagnosis is asked.
+The file says of each fault what it is: a mutant, found by its text as in `attest.trials.survivors`, or a
+text (`old`) of a file that becomes another (`new`). And what is true of it: which criteria are a right place
+to begin (`cause`), which names of known defects are right (`right`) and which would help (`near`), in which
+methods of the reference the same fault would stand (`part`), which settings it depends on (`when`) and which
+relations to the right answers it has (`how`). These are written before the diagnosis is asked.
 
 The criteria are put to it in the order of what stands on what, so the first must that fails is the one that
 a report names first to fix; that failure is then diagnosed as a report does it. With the map that
 `attest mutate` left of what each criterion executes, the criteria that do not execute the fault are left out.
-With `at=cause` only the criteria under `cause` are put to it: quick, and nothing is learned of the first to fix.
+With `at=cause` only the criteria under `cause` are put to it, which says nothing of the first to fix.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import sys
 import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +72,7 @@ class Diagnosed:
     fault: Fault
     first: str = ""  # the criterion that a report names first to fix; empty where none fails
     reason: str = ""
-    said: Said = Said()
+    said: Said = field(default_factory=Said)
 
     @property
     def begins_right(self) -> bool:
@@ -83,7 +84,7 @@ class Diagnosed:
         """Right where a name or the changed method is, near where the class, a setting or a relation is.
 
         Wrong where something was named and nothing of it is true; none where nothing was. A size (one capital
-        letter), which parts are wrong, and a relation that no label has are measured and neither help nor mislead.
+        letter), which parts are wrong, and a relation that no label has neither help nor mislead.
         """
         fault, said = self.fault, self.said
         classes = {place.partition(".")[0] for place in fault.part}
@@ -125,7 +126,8 @@ def _fault(
     by_text: Mapping[tuple[str, str, str, int], Mutation],
     places: Any,
 ) -> Fault:
-    said = {key: tuple(row.get(key, ())) for key in ("cause", RIGHT, NEAR, "part", "when", "how")}
+    keys = ("cause", RIGHT, NEAR, "part", "when", "how")
+    said: dict[str, Any] = {key: tuple(row.get(key, ())) for key in keys}
     if "old" in row:
         path = package.path(row["file"])
         if path.read_text(encoding="utf-8").count(row["old"]) != 1:
@@ -187,7 +189,8 @@ def lines(found: Sequence[Diagnosed]) -> Iterator[str]:
     """Two lines for each fault, then the shares."""
     for one in found:
         start = "begins" if one.begins_right else "astray"
-        yield f"{one.worth:<6} {start} at {one.first or 'nothing'} | {one.fault.text[:160]} | {one.reason[:90]}"
+        begun = f"{one.worth:<6} {start} at {one.first or 'nothing'}"
+        yield f"{begun} | {one.fault.text[:160]} | {one.reason[:90]}"
         yield f"       {one.said.text or '-'}"
     caught = [one for one in found if one.first]
     worth = Counter(one.worth for one in caught)

@@ -97,7 +97,7 @@ def _exchanged(module: nn.Module) -> nn.Module:
     if isinstance(module, MultiHeadAttention):
         return FusedAttention(module)
     if isinstance(module, SelfAttention):
-        return fused(module)
+        module = fused(module)
     if isinstance(module, nn.Dropout):
         return Dropout(module.p) if module.p else nn.Identity()
     for name, child in list(module.named_children()):

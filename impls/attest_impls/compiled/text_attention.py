@@ -12,12 +12,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from attest.contract import Config
 from attest_impls.eager.language_model import KeysValues, SelfAttention, SelfAttentionAlone, Sight
 from attest_impls.eager.masks import without_unseen
+from attest_impls.eager.model import attention
 from attest_impls.eager.norms import widened
-
-PARTS = ("query", "key", "value", "output", "query_norm", "key_norm", "rotary")
-NUMBERS = ("width", "group", "scale", "dropout")
+from attest_impls.eager.positions import RelativeBias
 
 
 class TextAttention(SelfAttention):
@@ -29,8 +29,7 @@ class TextAttention(SelfAttention):
 
     def __init__(self, plain: SelfAttention) -> None:
         nn.Module.__init__(self)
-        for name in (*PARTS, *NUMBERS):
-            setattr(self, name, getattr(plain, name))
+        self.__dict__.update(plain.__dict__)  # all that it has, its parameters among it
         self.drops, self.clean, self.by_sums = plain.dropout > 0, False, False
 
     def forward(self, x: Tensor, sight: Sight, past: KeysValues | None = None) -> tuple[Tensor, None]:
@@ -45,6 +44,8 @@ class TextAttention(SelfAttention):
     def mixed(self, q: Tensor, k: Tensor, v: Tensor, sight: Sight) -> Tensor:
         """Attention (B, H, T, d) of q to k and v (B, G, S, d); zeros from a query that sees nothing."""
         allowed = sight.allowed[:, None]  # (B or 1, 1, T, S)
+        if self.cap is not None or self.sinks is not None:
+            return self.mixed_as_written(q, k, v, allowed, sight.bias)
         if self.by_sums and q.shape[2] == 1 and q.device.type == "cpu" and not torch.is_grad_enabled():
             return self.mixed_by_one(q, k, v, allowed, sight.bias)
         k, v = (each.repeat_interleave(self.group, 1) for each in (k, v))  # (B, H, S, d)
@@ -57,6 +58,15 @@ class TextAttention(SelfAttention):
         added = torch.where(allowed, sight.bias.to(q.dtype), torch.finfo(q.dtype).min)
         heads = F.scaled_dot_product_attention(q, k, v, attn_mask=added, dropout_p=rate, scale=self.scale)
         return torch.where(allowed.any(-1, keepdim=True), heads, 0.0)
+
+    def mixed_as_written(
+        self, q: Tensor, k: Tensor, v: Tensor, allowed: Tensor, bias: Tensor | None
+    ) -> Tensor:
+        """The same with scores that the kernel cannot bend: eager's formula, whose loops inductor fuses."""
+        k, v = (each.repeat_interleave(self.group, 1) for each in (k, v))  # (B, H, S, d)
+        rate = self.dropout if self.drops and self.training else 0.0
+        sinks = None if self.sinks is None else self.sinks.weight[:, None, None]  # (H, 1, 1)
+        return attention(q, k, v, allowed, False, rate, self.scale, bias, self.cap, sinks)[0]
 
     def mixed_by_one(self, q: Tensor, k: Tensor, v: Tensor, allowed: Tensor, bias: Tensor | None) -> Tensor:
         """The same for one query, as two sums that inductor fuses: a key head is read once for its group."""
@@ -75,9 +85,8 @@ class TextAttention(SelfAttention):
 class TextAttentionAlone(TextAttention):
     """The attention by itself, with the table of relative positions that is its own."""
 
-    def __init__(self, plain: SelfAttentionAlone) -> None:
-        super().__init__(plain)
-        self.config, self.relative = plain.config, plain.relative
+    config: Config
+    relative: RelativeBias | None
 
     def seeing(self, x: Tensor, sight: Sight) -> Tensor:
         return self.forward(x, sight)[0]

@@ -158,7 +158,7 @@ def _features(
     positions.index_copy_(1, places, at)
     allowed = real[:, None] & (numbers <= places[:, None])  # (B, n, L)
     if model.config.window is not None:
-        allowed = allowed & window_mask(at, positions, model.config.window)
+        allowed = allowed & window_mask(at, positions, model.config.window, model.config.window_sides)
     bias = score_bias(model.config, model.decoder.relative, at, positions, causal=True)
     written = (numbers <= places[-1:])[None, :, None]  # (1, L, 1)
     past = [Kept(pair, places, written) for pair in layers]

@@ -164,7 +164,7 @@ class TextTrainer(Trainer):
 class MaskedTrainer(Trainer):
     """Of a masked language model: a batch is `ids` and `labels`, padding where nothing is asked."""
 
-    operation = MaskedLanguageModelOperation
+    operation: Callable[..., Any] = MaskedLanguageModelOperation
 
     def _shifted(self, batch: Mapping[str, Array]) -> tuple[tuple[Array, ...], Array]:
         """Nothing is shifted: the labels are given."""

@@ -99,7 +99,7 @@ def padding_teaches_nothing(impl: JudgedImplementation, case: TrainingCase) -> N
 
 
 @verifies("M5.3b", effort=0.2)
-@given(case=training_cases(steps=5))
+@given(case=training_cases(steps=5, smoothing=(0.1,)))
 def accumulated_batches_equal_one_large_batch(impl: JudgedImplementation, case: TrainingCase) -> None:
     """An update from batches of unequal sizes equals the one from all of them joined, clipped once."""
     trainer, shadow = trainer_of(impl, case), case.shadow()

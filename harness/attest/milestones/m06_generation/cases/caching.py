@@ -50,6 +50,18 @@ class CacheCase(DecodingCase):
         case = super().fitted(impl)
         return case if case.padding in impl.claims.padding else case.but(padding="none")
 
+    def another_prompt(self, salt: int, S: int | None = None) -> Array:
+        """Every second prompt differs from the first in the last token of its rows alone."""
+        if salt % 2 == 0 or S is not None:
+            return super().another_prompt(salt, S)
+        ids, real = self.prompt.copy(), [i for i in range(self.prompt_vocabulary) if i != self.config.pad_id]
+        is_real = ids != self.config.pad_id
+        last = ids.shape[1] - 1 - is_real[:, ::-1].argmax(-1)
+        rows = np.arange(len(ids))
+        places = np.searchsorted(real, ids[rows, last])
+        ids[rows, last] = np.array(real)[(places + 1) % len(real)]
+        return ids
+
     def tokens(self, turn: int, rows: int, count: int) -> Array:
         """(rows, count): the tokens fed in one step; every step draws new ones."""
         return self.real_ids(self.rng(3, turn), (rows, count), self.num_classes)

@@ -150,6 +150,16 @@ class memory_of_the_first_start(Cache):
         return replace(held[source.shape], source=source)
 
 
+@defect("M6.3")
+class memory_kept_by_all_but_the_end(Cache):
+    """A source that begins as an earlier one did and differs in its last token gets that one's memory."""
+
+    def start(self, source: Array, p: Scope) -> State:
+        held: dict[Any, State] = self.__dict__.setdefault("held", {})
+        key = (id(p), source.shape, source[:, :-1].tobytes())
+        return held.setdefault(key, super().start(source, p))
+
+
 @defect("M6.3", "M6.9")
 class memory_outlives_a_load(Cache):
     """What was encoded is kept by source, also when other parameters are loaded."""

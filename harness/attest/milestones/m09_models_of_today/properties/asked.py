@@ -18,8 +18,10 @@ asks(
         "M9.15": ("M5.2a",),
         "M9.18a": ("a_state_refuses_what_does_not_fit",),
         "M9.18c": ("M5.12",),
-        "M9.19a": ("the_optimiser_leaves_no_trace", "the_trainer_leaves_no_trace", "steps_leave_no_trace"),
-        "M9.19b": ("a_prompt_of_any_layout_is_read", "a_step_of_any_layout_is_read"),
+        "M9.19a": (
+            *("the_optimiser_leaves_no_trace", "the_trainer_leaves_no_trace", "steps_leave_no_trace"),
+            *("a_prompt_of_any_layout_is_read", "a_step_of_any_layout_is_read"),
+        ),
         "M9.20": ("M5.6", "M5.6d", "M5.9", "M5.10"),
         "M9.20a": ("M5.3b",),
         "M9.20b": ("M5.10a",),
