@@ -56,7 +56,7 @@ def state_here() -> dict[str, Any]:
 
 
 def _settings(config: Any) -> int:
-    """A number for all of them. Each asking copies them, so where a copied object lies in memory says nothing."""
+    """A number for all of them. Asking makes copies: where a copied object lies in memory says nothing."""
     return hash(re.sub(r" at 0x[0-9a-f]+", "", repr(config.get_config_copy())))
 
 
