@@ -199,13 +199,14 @@ def test_run_shows_the_pytest_command_and_passes_the_rest_on(attest):
 def test_a_run_that_ends_without_its_records_is_exit_code_3(attest, tmp_path):
     (tmp_path / "quits.py").write_text(
         "import os\nclass Quits:\n    name = 'quits'\n"
-        "    def causal_mask(self, T, S): os.kill(os.getppid(), 9)\n"
+        "    def causal_mask(self, T, S):\n"
+        "        os.kill(int(os.popen(f'ps -o ppid= -p {os.getppid()}').read()), 9)\n"
         "def attest_implementations(): return [Quits()]\n"
     )
     code, _, err = attest(
         "run", "--impl", "quits.py", "--open", "-c", "M1.5a", "--profile", "quick", "-n", "0"
     )
-    assert code == 3  # with -n 0 the parent of the process that judges is pytest itself
+    assert code == 3  # with -n 0 pytest itself stands above the process that ends what a judge leaves behind
     assert "the run ended before its records were complete, so it proves nothing" in err
 
 
