@@ -13,7 +13,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 export OMP_NUM_THREADS ?= 1
 
 .NOTPARALLEL:
-.PHONY: run test slow torture conformance unusual fresh selftest mutation reports lint docs clean
+.PHONY: run test slow torture conformance conformance-foreign matrix unusual fresh selftest mutation gpu-emulation reports lint docs clean
 
 # Judge our eager implementation. The report goes to reports/eager/, which git ignores.
 run: $(STAMP)
@@ -40,6 +40,24 @@ conformance: selftest fresh slow
 	for name in $(ALL); do \
 		$(BIN)/attest diff reports/kept/$$name/report.json reports/$$name/report.json || exit 1; done
 
+# Models and layers of other libraries, by the same criteria at quick: the families of transformers and what
+# examples/ shows. It installs the libraries. The reports go to reports/peers/; exit code 1 is no failure here.
+FAMILIES := bert gpt2 gpt_neox llama mistral qwen2 t5
+conformance-foreign: $(STAMP)
+	$(BIN)/python -m pip install -q "$(TORCH)" -e ".[foreign]"
+	$(BIN)/attest run $(FAMILIES:%=--impl hf:%,attention=sdpa) $(FAMILIES:%=--impl hf:%,attention=eager) \
+		--impl hf:bloom,attention=eager --profile quick -n $(JOBS) --reports reports/peers || test $$? -eq 1
+	for file in examples/*.py; do $(BIN)/attest run --impl $$file --open -m M7 -m M8 -m M9 --profile quick \
+		-n $(JOBS) --reports reports/peers || test $$? -eq 1 || exit 1; done
+	$(BIN)/python -m pytest -q tests/test_findings.py tests/test_examples.py
+
+# Keep what conformance-foreign has written, and write the table over everything that is kept.
+matrix: $(STAMP)
+	for home in reports/peers/*; do test -f $$home/report.json || continue; \
+		kept=reports/kept/peers/$$(basename $$home); rm -rf $$kept && mkdir -p $$kept/ && cp -r $$home/. $$kept/ && \
+		rm -rf $$kept/records.jsonl $$kept/repro $$kept/badges || exit 1; done
+	$(BIN)/attest matrix $$(find reports/kept -name report.json | sort) -o reports/kept
+
 # Correct implementations that are written in unusual ways: none may be refused, whatever the seed. An hour on two cores.
 SEEDS := 0..19
 PROFILE := standard
@@ -65,14 +83,25 @@ MUTANTS := 600
 mutation: $(STAMP)
 	$(BIN)/attest mutate --impl eager $(addprefix -m M,1 2 3 4 5 6) --count $(MUTANTS) --annotations tests/survivors/eager.toml -n $(JOBS) $(RESUME)
 
+# What each kind of positions loses beyond the length of training: three minutes of one core.
+.PHONY: study
+study: $(STAMP)
+	$(BIN)/attest study positions --impl eager
+
 # Make new reports and keep them for readers in reports/kept/, the only reports in the repository. A benchmark
 # is kept too where `attest bench` has left one in reports/.
-reports: selftest fresh
+reports: selftest fresh study
 	for name in $(ALL); do \
 		rm -rf reports/kept/$$name && cp -r reports/$$name reports/kept/ && \
 		rm -rf reports/kept/$$name/records.jsonl reports/kept/$$name/repro || exit 1; done
 	cp reports/selftest.json reports/kept/
 	for file in $(wildcard reports/bench.*); do cp $$file reports/kept/ || exit 1; done
+
+# The CUDA path of eager and compiled on a device that is emulated in the memory of the host, and every kernel that
+# inductor writes compiled for sm_80 and sm_90. Half an hour; `make gpu-emulation KEEP=--keep` keeps the page.
+gpu-emulation: $(STAMP)
+	$(BIN)/python -m pip install -q -e ".[triton]" ninja
+	cd tests && ../$(BIN)/python -m gpu_emulation $(KEEP)
 
 # Style and types.
 lint: $(STAMP)

@@ -134,6 +134,27 @@ def test_a_capped_score_is_bent_before_the_mask():
     np.testing.assert_allclose(seen[0], weights @ x[0])
 
 
+def test_a_sink_takes_its_share_of_the_weights():
+    """Two keys with scores of 0 beside a sink of log 2: each has a quarter."""
+    config = Config(d_model=2, num_heads=2, bias=False, sinks=True, dtype="float64")
+    one, none = np.eye(2), np.zeros((2, 2))
+    parameters = {"query.weight": none, "key.weight": none, "value.weight": one, "output.weight": one}
+    parameters["sinks.weight"] = np.log([2.0, 1.0])
+    x = np.array([[[3.0, 6.0], [1.0, 3.0]]])
+    seen = expected("self_attention", config, parameters, {"x": x})["output"].value
+    np.testing.assert_allclose(seen[0], [[1.0, 3.0], [1.0, 3.0]])
+
+
+def test_a_two_sided_window_counts_the_query_on_either_side():
+    config = Config(d_model=1, num_heads=1, bias=False, window=2, window_sides="both", dtype="float64")
+    parameters = {f"{name}.weight": np.zeros((1, 1)) for name in ("query", "key")}
+    parameters |= {f"{name}.weight": np.ones((1, 1)) for name in ("value", "output")}
+    x = np.array([[[1.0], [2.0], [6.0], [10.0]]])
+    for causal, wanted in ((False, [1.5, 3.0, 6.0, 8.0]), (True, [1.0, 1.5, 4.0, 8.0])):
+        seen = expected("self_attention", config, parameters, {"x": x, "causal": causal})["output"].value
+        np.testing.assert_allclose(seen[0, :, 0], wanted)
+
+
 @pytest.mark.parametrize(
     ("criterion", "name"),
     [
@@ -143,9 +164,16 @@ def test_a_capped_score_is_bent_before_the_mask():
         ("M8.11", "blocks_equal_their_dense_mask"),
     ],
 )
-def test_the_attention_of_torch_passes_through_the_public_door(criterion, name):
+def test_flex_attention_passes_through_the_public_door(criterion, name):
     pytest.importorskip("torch")
-    (torch_attention,) = load(parse_request(str(FOREIGN / "torch_attention.py")))
-    run_property(
-        property_named(criterion, name), JudgedImplementation(torch_attention), profile="quick", seed=0
-    )
+    (torch_flex,) = load(parse_request(str(FOREIGN / "torch_flex.py")))
+    run_property(property_named(criterion, name), JudgedImplementation(torch_flex), profile="quick", seed=0)
+
+
+def test_flex_attention_without_a_compiler_saves_no_memory():
+    """It makes all scores, whatever the block: M8.9 sees them in torch's allocator."""
+    pytest.importorskip("torch")
+    (torch_flex,) = load(parse_request(str(FOREIGN / "torch_flex.py")))
+    (memory,) = load_properties()["M8.9"]
+    with pytest.raises(Violation, match=r"bytes in blocks of 64, all scores are 2,097,152"):
+        run_property(memory, JudgedImplementation(torch_flex), profile="quick", seed=0)

@@ -1,18 +1,27 @@
 """attest compare: a checkpoint read as data, and where a port of it goes wrong."""
 
+import base64
 import json
+import re
+from importlib.resources import files
 
+import jsonschema
 import numpy as np
 import pytest
 
 from attest.adapters.checkpoints import Checkpoint, CheckpointError
 from attest.contract.parameters import shapes
-from attest.diagnosis.compare import examine
-from attest.families import family_named
+from attest.diagnosis.compare import Activation, Findings, examine
+from attest.diagnosis.likeness import Diagnosis
+from attest.families import families, family_named
+from attest.records.failure import Likeness
 from attest.reference.implementation import ReferenceImplementation
 from attest.reference.oracle import random_parameters
 from attest.reference.parts.heads import MultiHead
 from attest.reference.parts.norms import RMSNorm
+from attest.report import activations
+from attest.report.schema import first_misfit
+from attest.report.writing import as_json
 from attest.starters import family_starter
 
 safetensors = pytest.importorskip("safetensors.numpy", reason="safetensors is not installed")
@@ -78,10 +87,22 @@ def test_a_checkpoint_is_read_through_its_family(weights):
     [
         ({"model_type": "mamba"}, "model_type='mamba' is no known family"),
         (
-            {"rope_parameters": {"rope_type": "yarn"}},
-            "rope_parameters.rope_type='yarn' is not what llama computes",
+            {"rope_parameters": {"rope_type": "dynamic", "factor": 2.0}},
+            "rope_parameters.rope_type='dynamic' is not implemented; known are linear, yarn, llama3",
         ),
-        ({"rope_scaling": {"type": "linear"}}, "rope_scaling is not implemented"),
+        ({"rope_parameters": {"rope_type": "linear"}}, "rope_parameters.factor=None is not a number above 0"),
+        (
+            {"rope_parameters": {"rope_type": "yarn", "factor": 4.0, "mscale": 0.7}},
+            "rope_parameters.mscale=0.7 is not implemented for yarn",
+        ),
+        (
+            {"rope_parameters": {"rope_type": "yarn", "factor": 4.0, "truncate": False}},
+            "rope_parameters.truncate=False is not implemented for yarn",
+        ),
+        (
+            {"rope_parameters": None, "rope_scaling": {"type": "longrope"}},
+            "rope_scaling.rope_type='longrope'",
+        ),
         ({"hidden_act": "gelu"}, "hidden_act='gelu' is not what llama computes"),
         ({"num_hidden_layers": -1}, "num_hidden_layers=-1 is not a whole number of at least 1"),
         ({"num_hidden_layers": 10**6}, "config.json has 1000000 layers"),
@@ -90,6 +111,12 @@ def test_a_checkpoint_is_read_through_its_family(weights):
         ({"hidden_size": 16.0}, "hidden_size=16.0 is not a whole number"),
         ({"num_key_value_heads": True}, "num_key_value_heads=True is not a whole number"),
         ({"vocab_size": 2**70}, "is not a whole number of at least 1"),
+        ({"attn_logit_softcapping": 50.0}, "attn_logit_softcapping is not implemented"),
+        (
+            {"rope_parameters": {"rope_type": "default", "factor": 8.0}},
+            "rope_parameters.factor=8.0 is not impl",
+        ),
+        ({"num_hidden_layers": 3}, "model.layers.3.input_layernorm.weight is in the checkpoint and no param"),
         ({"num_hidden_layers": 5}, "decoder.4.self_attention.query.weight"),
     ],
 )
@@ -98,6 +125,96 @@ def test_a_checkpoint_of_something_else_is_refused_by_name(tmp_path, changes, fa
     with pytest.raises(CheckpointError) as error:
         Checkpoint(directory)
     assert fault in str(error.value)
+
+
+LLAMA3 = {
+    "rope_type": "llama3",
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 16,
+}
+OLD = {"rope_parameters": None, "rope_theta": 500000.0}  # as before version 5 of transformers
+
+
+@pytest.mark.parametrize(
+    ("changes", "wanted"),
+    [
+        ({**OLD, "rope_scaling": {"type": "linear", "factor": 2.0}}, ("linear", 2.0, 8192, 1.0, 32.0)),
+        ({**OLD, "rope_scaling": LLAMA3}, ("llama3", 8.0, 16, 1.0, 4.0)),
+        ({"rope_parameters": {**LLAMA3, "rope_theta": 500000.0}}, ("llama3", 8.0, 16, 1.0, 4.0)),
+        ({**OLD, "rope_scaling": {"rope_type": "yarn", "factor": 4.0}}, ("yarn", 4.0, 32, 1.0, 32.0)),
+    ],
+)
+def test_rules_for_angles_are_read_as_they_are_written(tmp_path, changes, wanted):
+    config = Checkpoint(saved(tmp_path / "llama", {**CONFIG, **changes})).config
+    names = ("scaling", "factor", "original", "slow_turns", "fast_turns")
+    assert tuple(getattr(config, f"rotary_{name}") for name in names) == wanted
+    assert config.rotary_base == 500000.0
+
+
+@pytest.mark.parametrize(
+    "rule", [LLAMA3, {"rope_type": "yarn", "factor": 4.0}, {"rope_type": "linear", "factor": 2.0}]
+)
+def test_the_class_of_transformers_scales_its_angles_as_the_checkpoint_says(attest, tmp_path, rule):
+    pytest.importorskip("transformers")
+    rule = {**rule, "rope_theta": 500000.0}
+    weights = saved(tmp_path / "llama", {**CONFIG, "rope_parameters": rule})
+    code, out, errors = attest("compare", "--impl", "hf:llama", "--weights", str(weights))
+    assert code == 0, out + errors
+    code, out, errors = attest("compare", "--impl", port(tmp_path), "--weights", str(weights))
+    assert code == 1, "a port that knows no rule turns by other angles"
+    assert "first wrong  decoder.0.self_attention.output:in" in out
+
+
+SMALL = {"d_model": 16, "num_heads": 4, "num_encoder_layers": 2, "num_decoder_layers": 2, "max_len": 32}
+
+
+@pytest.mark.parametrize("name", families())
+def test_what_transformers_saves_is_read_as_its_model_holds_it(tmp_path, name):
+    pytest.importorskip("transformers", reason="transformers is not installed (extra peers)")
+    from attest.adapters.huggingface import transformers_model
+
+    family = family_named(name)
+    ours = family.config(**SMALL, source_vocab=11, target_vocab=11)
+    model = transformers_model(family, ours)
+    model.module.save_pretrained(tmp_path / "whole")
+    checkpoint = Checkpoint(tmp_path / "whole")
+    assert checkpoint.family.huggingface.model == family.huggingface.model
+    held = model.parameters()
+    assert set(checkpoint.parameters) == set(held)
+    for canonical, value in checkpoint.parameters.items():
+        np.testing.assert_array_equal(value, held[canonical], canonical)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "bloom"])
+def test_a_model_without_its_head_is_a_tied_one_without_a_prefix(tmp_path, name):
+    """The files of GPT-2 are of this kind."""
+    pytest.importorskip("transformers", reason="transformers is not installed (extra peers)")
+    from attest.adapters.huggingface import transformers_model
+
+    family = family_named(name)
+    model = transformers_model(family, family.config(**SMALL, target_vocab=11, tie=True))
+    model.module.transformer.save_pretrained(tmp_path / "bare")
+    checkpoint = Checkpoint(tmp_path / "bare")
+    assert checkpoint.config.tie
+    for canonical, value in checkpoint.parameters.items():
+        np.testing.assert_array_equal(value, model.parameters()[canonical], canonical)
+
+
+def test_a_gated_t5_with_an_unscaled_output_is_read_as_one(tmp_path):
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed (extra peers)")
+    from attest.adapters.huggingface import transformers_model
+
+    family = family_named("t5")
+    ours = family.config(**SMALL, source_vocab=11, target_vocab=11, projection_scale=0.25).but(
+        gated=True, activation="gelu_tanh"
+    )
+    model = transformers_model(family, ours)
+    assert isinstance(model.module, transformers.T5ForConditionalGeneration)
+    model.module.save_pretrained(tmp_path / "t5")
+    config = Checkpoint(tmp_path / "t5").config
+    assert (config.gated, config.activation, config.projection_scale) == (True, "gelu_tanh", 0.25)
 
 
 def test_an_index_names_files_beside_it_only(weights):
@@ -126,23 +243,31 @@ def port(tmp_path, old="", new=""):
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "first"),
+    ("old", "new", "first", "numbers", "defect"),
     [
         ("silu(self.gate(x)) * self.inner(x)", "silu(self.inner(x)) * self.gate(x)",
-         "decoder.0.feed_forward.outer:in"),
+         "decoder.0.feed_forward.outer:in", "of its 320 numbers are wrong", "gate_up_swapped"),
         ("repeat_interleave(c.num_heads // c.kv_heads, 1)", "repeat(1, c.num_heads // c.kv_heads, 1, 1)",
-         "decoder.0.self_attention.output:in"),
-        ("c.rotary_base **", "10000.0 **", "decoder.0.self_attention.output:in"),
-        ("+ self.eps)", "+ 1e-3)", "decoder.0.norm0:out"),
-        ("self.projection(norm(x))", "self.projection(x)", "projection:in"),
+         "decoder.0.self_attention.output:in", "features 6 to 17", "tiled_not_repeated"),
+        ("c.rotary_base **", "10000.0 **", "decoder.0.self_attention.output:in", "are wrong, tokens 1 to 15",
+         "theta_ignored"),
+        ("+ self.eps)", "+ 1e-3)", "decoder.0.norm0:out", "each token is a multiple of what is right",
+         "none of"),
+        ("self.projection(norm(x))", "self.projection(x)", "projection:in", "it equals decoder.norm:in",
+         "final_norm_missing"),
     ],
     ids=["gate_swapped", "heads_tiled", "base_fixed", "eps", "no_last_norm"],
 )  # fmt: skip
-def test_a_wrong_port_is_wrong_from_its_first_wrong_activation_on(attest, weights, tmp_path, old, new, first):
+def test_a_wrong_port_is_wrong_from_its_first_wrong_activation_on(
+    attest, weights, tmp_path, old, new, first, numbers, defect
+):
     code, out, errors = attest("compare", "--impl", port(tmp_path, old, new), "--weights", str(weights))
     assert code == 1, errors
     assert "port: logits wrong" in out
     assert f"first wrong  {first}" in out
+    clauses = [line for line in out.splitlines() if "looks like" in line]
+    assert numbers in clauses[0]
+    assert defect in clauses[1]
 
 
 def test_a_right_port_is_right_and_its_activations_are_written(attest, weights, tmp_path):
@@ -151,10 +276,62 @@ def test_a_right_port_is_right_and_its_activations_are_written(attest, weights, 
     )
     assert code == 0, errors
     assert "port: logits right" in out
-    (told,) = json.loads((tmp_path / "all.json").read_text())
-    assert told["right"]
-    assert len(told["activations"]) > 60
-    assert max(told["activations"].values()) < 1
+    told = json.loads((tmp_path / "all.json").read_text())
+    assert first_misfit(told, schema()) == ""
+    (port_of_it,) = told["implementations"]
+    assert port_of_it["right"]
+    assert port_of_it["defects"] == []
+    assert len(port_of_it["activations"]) > 60
+    assert max(port_of_it["activations"].values()) < 1
+
+
+def schema():
+    path = files("attest.report") / "activations.schema.json"
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def findings():
+    """What was found of a port whose norm gives numbers that are not finite from layer 1 on."""
+    ratios = {"decoder.0.norm0:in": 0.0, "decoder.0.norm0:out": 0.2, "decoder.1.norm0:out": float("inf")}
+    return Findings(
+        "<b>mine</b>",
+        float("inf"),
+        tuple(Activation(name, ratio) for name, ratio in ratios.items()),
+        first_wrong="decoder.1.norm0:out",
+        last_good="decoder.0.norm0:out",
+        numbers="it is zero everywhere",
+        nearest=Diagnosis((Likeness("no_scale", 5, 5),), 7),
+    )
+
+
+def test_what_is_written_fits_the_schema_where_nothing_is_finite():
+    told = json.loads(as_json(activations.data("DIR", [findings()])))
+    jsonschema.validate(told, schema())
+    assert first_misfit(told, schema()) == ""
+    (entry,) = told["implementations"]
+    assert entry["logits"] is None
+    assert entry["activations"]["decoder.1.norm0:out"] is None
+    assert entry["defects"] == [{"name": "no_scale", "agrees": 5, "cases": 5}]
+
+
+def test_the_page_has_a_picture_with_the_last_right_and_the_first_wrong_activation():
+    page = activations.page("DIR", "3 parameters", [findings()])
+    (image,) = re.findall(r'src="data:image/svg\+xml;base64,([^"]+)"', page)
+    drawn = base64.b64decode(image).decode()
+    assert "last right: decoder.0.norm0:out" in drawn
+    assert "first wrong: decoder.1.norm0:out" in drawn
+    assert "no_scale (agrees on 5 of 5 cases)" in page
+    assert "<b>mine" not in page
+
+
+def test_a_page_is_written_where_it_is_asked_for(attest, weights, tmp_path):
+    words = ("compare", "--impl", port(tmp_path), "--weights", str(weights), "--ids", "4 5 6")
+    code, _, errors = attest(*words, "--html", "page.html")
+    assert code == 0, errors
+    assert "Content-Security-Policy" in (tmp_path / "page.html").read_text()
+    code, _, errors = attest(*words, "--html", "port.py")
+    assert code == 2
+    assert "--html='port.py' is not a file that can be written" in errors
 
 
 class Tiled(MultiHead):

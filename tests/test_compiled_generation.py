@@ -12,7 +12,7 @@ from attest.contract import Config
 torch = pytest.importorskip("torch")
 
 from attest_impls.compiled import Compiled  # noqa: E402
-from attest_impls.compiled import product as few_rows  # noqa: E402
+from attest_impls.compiled.cpu import product as few_rows  # noqa: E402
 from attest_impls.eager import Eager  # noqa: E402
 
 # torch's own imports warn of what torch deprecates.

@@ -9,16 +9,17 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from attest_impls.compiled import compiling  # noqa: E402
+from attest.contract import Config  # noqa: E402
+from attest_impls.compiled import Compiled, compiling, cpu, private_torch  # noqa: E402
 
-if not torch.__version__.startswith(compiling.KNOWN_INDUCTOR):
+if not private_torch.is_known():
     pytest.skip("kernels.py is for another version of torch", allow_module_level=True)
 
 with warnings.catch_warnings(action="ignore"):  # torch's own imports warn of what torch deprecates
     from torch._inductor.async_compile import AsyncCompile
     from torch._inductor.codegen.cpp import CppScheduling
 
-    from attest_impls.compiled import kernels
+    from attest_impls.compiled.cpu import kernels
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
@@ -126,7 +127,7 @@ def test_inductor_has_its_own_way_back_after_a_graph_and_after_an_error() -> Non
 
 
 def test_with_one_compiling_thread_inductor_does_it_itself(monkeypatch) -> None:
-    monkeypatch.setattr(kernels, "get_compile_threads", lambda: 1)
+    monkeypatch.setattr(kernels.inductor, "get_compile_threads", lambda: 1)
     own = AsyncCompile.cpp_pybinding
     with kernels.in_one_file(()):
         assert AsyncCompile.cpp_pybinding is own
@@ -134,6 +135,21 @@ def test_with_one_compiling_thread_inductor_does_it_itself(monkeypatch) -> None:
 
 def test_another_version_of_torch_does_it_itself(monkeypatch) -> None:
     monkeypatch.setattr(torch, "__version__", "2.12.1")
-    own = AsyncCompile.cpp_pybinding
-    with compiling._kernels_together(()):
-        assert AsyncCompile.cpp_pybinding is own
+    assert not cpu.in_one_file(cpu.ON)
+    assert not cpu.single_steps(cpu.ON, torch.zeros(1))
+
+
+def test_what_is_for_the_processor_is_on_where_it_was_measured_to_help(monkeypatch) -> None:
+    weight = torch.zeros(1)
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "DEFAULT")
+    assert not cpu.single_steps(cpu.AUTO, weight)
+    assert cpu.single_steps(cpu.ON, weight)
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX2")
+    assert cpu.single_steps(cpu.AUTO, weight)
+    assert not cpu.single_steps(cpu.OFF, weight)
+    assert not cpu.in_one_file(cpu.OFF)
+
+
+def test_an_unknown_choice_is_refused() -> None:
+    with pytest.raises(ValueError, match="cpu_kernels='fast' is unknown; choose one of auto, on, off"):
+        Compiled().layer_norm(Config(options=(("cpu_kernels", "fast"),)))

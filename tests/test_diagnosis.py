@@ -49,9 +49,10 @@ def test_a_correct_stranger_fails_nothing():
         ([Likeness("a", 3, 3)], "a (agrees on 3 of 3 cases, too few to be sure)"),
         ([Likeness("a", 1, 1)], "a (agrees on 1 of 1 case, too few to be sure)"),
         (
-            [Likeness("a", 20, 40), Likeness("b", 14, 40), Likeness("c", 13, 40)],
-            "a (agrees on 20 of 40 cases) or b (agrees on 14 of 40 cases)",
+            [Likeness("a", 30, 40), Likeness("b", 26, 40), Likeness("c", 23, 40)],
+            "a (agrees on 30 of 40 cases) or b (agrees on 26 of 40 cases)",
         ),
+        ([Likeness("a", 20, 40)], "none of 7 known defects"),
         ([Likeness("a", 2, 40)], "none of 7 known defects"),
         ([], "none of 7 known defects"),
     ],

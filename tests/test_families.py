@@ -1,5 +1,7 @@
 """Families are data: their files, what they claim, the language of names, and models made from them."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -20,6 +22,7 @@ HEADS = {"num_kv_heads": 2, "head_width": 6, "rotary_base": 500000.0}
 CHOSEN = {
     "llama": HEADS,
     "qwen2": HEADS,
+    "llama3": {**HEADS, "rotary_original": 64, "rotary_fast_turns": 4.0},
     "mistral": {**HEADS, "window": 3},
     "gpt_neox": {"rotary_fraction": 0.5},
     "t5": {"projection_scale": 0.25},
@@ -42,7 +45,17 @@ def config_of(name, **changes):
 
 
 def test_the_families_that_are_there():
-    assert list(families()) == ["bert", "bloom", "gpt2", "gpt_neox", "llama", "mistral", "qwen2", "t5"]
+    assert list(families()) == [
+        "bert",
+        "bloom",
+        "gpt2",
+        "gpt_neox",
+        "llama",
+        "llama3",
+        "mistral",
+        "qwen2",
+        "t5",
+    ]
 
 
 @pytest.mark.parametrize("name", families())
@@ -147,6 +160,67 @@ def test_names_packed_by_head_and_permuted_pairs():
     assert place_of("norm+1", {"norm"}).shift == 1.0
 
 
+def stored_apart(order, packed):
+    """Queries, keys and values of four heads over two key heads of width 6, and how they are stored."""
+    config = Config(d_model=8, num_heads=4, num_kv_heads=2, head_width=6)
+    rng = np.random.default_rng(0)
+    parts = {letter: rng.normal(size=(24 if letter == "q" else 12, 8)) for letter in order}
+    if not packed:
+        return config, parts, np.concatenate([parts[letter] for letter in order])
+    by_group = [[part.reshape(2, -1, 8)[group] for part in parts.values()] for group in range(2)]
+    return config, parts, np.concatenate([np.concatenate(group) for group in by_group])
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["one_after_the_other", "by_key_head"])
+@pytest.mark.parametrize("order", ["qkv", "kqv", "kv"])
+def test_fused_maps_with_fewer_key_heads(order, packed):
+    config, parts, stored = stored_apart(order, packed)
+    suffix = " of G]" if packed else "]"
+    for letter, wanted in parts.items():
+        name = f"qkv[{letter} of {','.join(order)}{suffix}"
+        place = place_of(name, {"qkv"})
+        assert place.owned == ("qkv",)
+        np.testing.assert_array_equal(flat(view(stored, place, config), stored), wanted)
+        bias = stored[:, 0].copy()
+        np.testing.assert_array_equal(flat(view(bias, place, config), bias), wanted[:, 0])
+
+
+@pytest.mark.parametrize(
+    "name", ["w[q of q,k,v].pairs", "w[q of q,k,v of G].pairs", "w[0/3 of H].pairs", "w[0/3].pairs"]
+)
+def test_values_are_written_through_every_chain_of_steps(name):
+    """A step that copied would lose what is loaded, in silence."""
+    torch = pytest.importorskip("torch")
+    from attest.adapters.torch import TorchComponent
+
+    grouped = "q,k,v" in name
+    config = Config(
+        d_model=8, num_heads=4, num_kv_heads=2 if grouped else None, head_width=6, bias=False, dtype="float64"
+    )
+    module = torch.nn.Module()
+    module.w = torch.nn.Parameter(torch.zeros(48 if grouped else 72, 8))
+    component = TorchComponent(module, config, {"query.weight": name})
+    wanted = np.random.default_rng(0).normal(size=(24, 8))
+    component.load({"query.weight": wanted})
+    np.testing.assert_array_equal(component.parameters()["query.weight"], wanted)
+    assert int((module.w != 0).any(1).sum()) == 24
+
+
+@pytest.mark.parametrize(
+    ("name", "fault"),
+    [
+        ("qkv[q of k,v]", "must name one of different parts; write it as [k of q,k,v]"),
+        ("qkv[k of k,k]", "must name one of different parts"),
+        ("qkv[k of q,k]", "[k of q,k] wants an axis of 36, not 48; check the suffix"),
+        ("qkv[k of q,k of G]", "[k of q,k] wants an axis of 36, not 48"),
+    ],
+)
+def test_a_fused_name_that_does_not_fit_is_one_sentence(name, fault):
+    config, _, stored = stored_apart("qkv", packed=False)
+    with pytest.raises(ValueError, match=re.escape(fault)):
+        view(stored, place_of(name, {"qkv"}), config)
+
+
 def test_names_for_every_layer_and_alternatives():
     owned = {"layers.0.wi_1", "layers.1.wi_1", "other"}
     found = places({"d.{i}.inner": "layers.{i}.wi | layers.{i}.wi_1"}, owned)
@@ -162,9 +236,9 @@ def test_the_class_of_transformers_agrees_with_the_reference(name, attention):
     pytest.importorskip("transformers", reason="transformers is not installed (extra peers)")
     from attest_impls.huggingface import HuggingFace
 
-    if (name, attention) == ("bloom", "sdpa"):
-        pytest.skip("transformers has no sdpa for Bloom")
     family, subject = family_named(name), HuggingFace(name)
+    if attention not in family.huggingface.attentions:
+        pytest.skip(f"transformers has no {attention} for {name}")
     subject.options = (("attention", attention),)
     config = config_of(name)
     rng = np.random.default_rng(1)

@@ -171,3 +171,27 @@ def test_models_and_layers_of_today_have_a_map(part) -> None:
     first = "####...." if part.startswith("masked") else "#......."
     assert f"[0,0]  {first}" in result.output
     assert "as required" in result.output
+
+
+def test_every_real_token_of_a_row_moves_its_class(tmp_path) -> None:
+    result = CliRunner().invoke(cli, ["flow", "--impl", "eager", "classifier"])
+    assert result.exit_code == 0, result.output
+    assert "logits[0,0]  ####....     ####....\nlogits[1,0]  ....####     ....####" in result.output
+    plugin = tmp_path / "mine.py"
+    plugin.write_text(FORGETFUL)
+    result = CliRunner().invoke(cli, ["flow", "--impl", str(plugin), "classifier"])
+    assert result.exit_code == 1, result.output
+    assert "logits[0,0] does not change when ids[0,3] changes, and should" in result.output
+
+
+FORGETFUL = """
+from attest.reference.implementation import ReferenceImplementation
+from attest.reference.models.encoder_only import EncoderOnly
+
+class LeavesOutTheLast(EncoderOnly):
+    def classified(self, ids, segments, p):
+        return super().classified(ids[:, :-1], segments, p)
+
+def attest_implementations():
+    return [ReferenceImplementation(LeavesOutTheLast, name="leaves_out_the_last")]
+"""

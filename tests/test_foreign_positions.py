@@ -20,6 +20,7 @@ HUGGING_FACE = Path(__file__).parent / "foreign" / "hugging_face_positions.py"
 ROTARY = ("M7.2", "M7.3", "M7.16", "M7.17")
 RIGHT = {
     "hf_llama": ROTARY,
+    "hf_llama_scaled": ("M7.2", "M7.14"),
     "hf_gptj": (*ROTARY, "M7.18"),
     "hf_bloom": ("M7.8",),
     "hf_mpt": ("M7.8",),
@@ -54,6 +55,13 @@ def test_a_head_of_one_feature_becomes_two_in_silence():
     record = judged("hf_llama", "M7.18")
     assert record.verdict == "fail"
     assert record.reason.startswith("rotary_fraction=1.0 of 1 features was accepted and gave output of shape")
+
+
+def test_a_factor_of_zero_is_taken_with_a_warning():
+    """Frequencies are divided by it: angles behind position 0 are infinite, and cosine and sine are NaN."""
+    record = judged("hf_llama_scaled", "M7.18")
+    assert record.verdict == "fail"
+    assert "rotary_factor=0.0 was accepted and gave output of shape" in record.reason
 
 
 def test_a_rotary_table_in_float32_is_found_where_float64_is_declared():

@@ -62,3 +62,23 @@ def test_a_count_of_zero_is_a_fault_of_ours(monkeypatch):
     x = np.zeros((1, 1, 2, 2), np.float32)
     with pytest.raises(RuntimeError, match="no bytecode was counted"):
         side_effects.python_work(component, {"q": x, "k": x, "v": x})
+
+
+def test_a_setting_of_torchs_compiler_that_stays_changed_is_seen():
+    torch = pytest.importorskip("torch")
+    import torch.fx.experimental._config as config
+
+    before = side_effects.global_state()
+    with config.patch(use_duck_shape=False):
+        assert side_effects.changed_since(before) == ["settings of torch.fx.experimental._config"]
+    assert side_effects.changed_since(before) == []
+    previous = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("medium")
+    try:
+        assert side_effects.changed_since(before) == ["torch's precision of products"]
+    finally:
+        torch.set_float32_matmul_precision(previous)
+
+
+def test_what_was_not_loaded_before_is_no_change():
+    assert side_effects.changed_since({}) == []

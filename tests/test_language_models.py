@@ -124,7 +124,7 @@ def test_a_text_file_is_learned_by_its_characters(tmp_path):
 def test_the_study_of_positions_reports_every_seed(tmp_path):
     from attest.boundary import JudgedImplementation
     from attest.studies.norm import write_study
-    from attest.studies.positions import draw_positions, positions_study, table
+    from attest.studies.positions import draw_positions, markdown, positions_study, table
     from attest_impls.eager import attest_implementations
 
     impl = JudgedImplementation(attest_implementations()[0])
@@ -136,9 +136,45 @@ def test_the_study_of_positions_reports_every_seed(tmp_path):
     ]
     assert all(row["once"] > 0 for row in study["rows"]), "two steps cannot be better than the source"
     assert len(table(study)) == 7
-    written = write_study(study, tmp_path, draw_positions)
-    assert written[0].name == "study_positions.json"
-    assert written[0].exists()
+    written = write_study(study, tmp_path, draw_positions, markdown)
+    assert [path.suffix for path in written] == [".json", ".md", ".svg"]
+    assert all(path.stem == "study_positions" and path.is_file() for path in written)
+    page = written[1].read_text()
+    assert page.count("\n| ") == 1 + 6, "a line for each kind"
+    assert "a chain of 15 symbols over and over, 30 of them, 2 steps; seeds 0, 1." in page.replace(
+        "A chain", "a chain"
+    )
+    assert "sinusoidal" in written[2].read_text()
+
+
+@pytest.mark.parametrize(
+    ("options", "fault"),
+    [
+        (["--seeds", "0"], "0 is not in the range 1<=x<=100"),
+        (["--steps", "-3"], "-3 is not in the range 1<=x<=100000"),
+        (["--steps", "many"], "'many' is not a valid integer"),
+    ],
+)
+def test_the_study_of_positions_refuses_what_makes_no_sense(options, fault):
+    given = ["study", "positions", *([] if "--impl" in options else ["--impl", "eager"]), *options]
+    done = CliRunner().invoke(cli, given)
+    assert (done.exit_code, fault in done.output) == (2, True), done.output
+
+
+def test_a_quick_study_of_positions_trains_each_kind_once(tmp_path, monkeypatch):
+    import attest.studies.positions as positions
+
+    asked = {}
+
+    def study(impl, **chosen):
+        asked.update(chosen)
+        raise positions.NotOffered("nothing is trained here")
+
+    monkeypatch.setattr(positions, "positions_study", study)
+    done = CliRunner().invoke(cli, ["study", "positions", "--impl", "eager", "--quick", "--seed", "7"])
+    assert done.exit_code == 2
+    assert "eager cannot be studied: nothing is trained here" in done.output
+    assert (list(asked["seeds"]), asked["steps"]) == ([7], 40)
 
 
 def test_a_source_that_goes_on_repeats_its_chain():

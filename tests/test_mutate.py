@@ -189,9 +189,39 @@ def test_a_whole_run_catches_reports_and_resumes(attest, tmp_path):
     assert "tiny.jsonl is of another implementation; run without --resume and --again to start anew" in err
 
 
+LISTED = """
+[[survivor]]
+function = "{function}"
+before = "np.tri(T, S, S - T, dtype=bool)"
+after = "np.tri(T, S, S + T, dtype=bool)"
+is = "limit"
+reason = "To see that it is caught."
+"""
+
+
+def test_listed_mutants_are_judged_alone_and_leave_a_whole_run_as_it_was(attest, tmp_path):
+    whole = tmp_path / "reports/mutation/tiny.jsonl"
+    whole.parent.mkdir(parents=True)
+    whole.write_text("of a whole run")
+    Path("known.toml").write_text(LISTED.format(function="visible"))
+    code, out, err = attest("--profile", "quick", "--listed", "--annotations", "known.toml")
+    assert code == 1, out + err  # it is said to live
+    assert "caught, though annotated as limit; remove the annotation of visible: np.tri(T, S, S - T" in out
+    assert "judged 1 of 1 mutants" in out
+    assert whole.read_text() == "of a whole run"
+    kept = json.loads((tmp_path / "reports/mutation/tiny.named.json").read_text())
+    assert (kept["judged"], kept["caught"]) == (1, 1)
+
+    Path("known.toml").write_text(LISTED.format(function="gone"))
+    code, _, err = attest("--listed", "--annotations", "known.toml")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "is of no mutant of tiny.py; remove it" in err
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
+        (["--listed"], "--listed needs a list of mutants; give it by --annotations"),
         (["--only", "00000000"], "only='00000000' is not a mutant of tiny.py; see --list"),
         (["--file", "beam"], "has nothing to mutate in these files; widen --file"),
         (["-m", "M99"], "milestone='M99' is unknown"),

@@ -10,7 +10,7 @@ from attest.evidence import collecting
 from attest.judging.cases import parse_value
 from attest.judging.laws import FORMULA, law_holds
 from attest.judging.property import _registry, parse_drawn, run_property
-from attest.judging.regimes import RUNS, hiding_mask, large_examples
+from attest.judging.regimes import ROWS, RUNS, hiding_mask, large_examples
 from attest.milestones.m01_attention.cases.attention import AttentionCase
 from attest.milestones.m02_multi_head.cases.multi_head import MultiHeadCase
 from attest.milestones.m03_feed_forward_and_embeddings.cases.embedding import PositionCase, TokenCase
@@ -68,7 +68,10 @@ def test_each_operation_has_its_large_cases_and_one_of_them_a_mask():
             (("encoder", "none"), ("encoder", "none"), ("encoder", "keys"), ("decoder", "none"))
         )
     ]
-    large = [(e["case"].part, e["case"].mask, e["case"].D) for e in large_examples(drawn, 2)]
+    found = [e["case"] for e in large_examples(drawn, 2)]
+    crowded = [(c.part, c.mask, c.T) for c in found if c.B == ROWS]
+    assert crowded == [("encoder", "keys", 1), ("decoder", "none", 1)]
+    large = [(c.part, c.mask, c.D) for c in found if c.B != ROWS]
     assert large == [("encoder", "none", 72), ("encoder", "keys", 96), ("decoder", "none", 72)]
     assert large_examples([{"number": 3}], 2) == []
 

@@ -4,6 +4,8 @@ import random
 
 import pytest
 
+from attest.contract import OPERATIONS, Form
+from attest.contract.features import FEATURES
 from attest.judging.property import load_properties
 from attest.spec import SpecError, load_spec, read_spec
 
@@ -216,3 +218,23 @@ def test_three_thousand_damaged_files_are_read_or_refused_in_one_sentence(tmp_pa
     assert len(refused) > 2000
     assert [s for s in refused if not s.startswith("m9.toml: ") or "; " not in s or not s.isprintable()] == []
     assert len({s.split("; ")[-1] for s in refused}) > 10, "many rules were tried"
+
+
+def test_what_is_asked_of_a_part_says_in_which_models_it_is():
+    """A port that has a model and not its parts is judged by the model: no criterion may leave that out."""
+    spec = load_spec()
+    models = {name for name, record in OPERATIONS.items() if record.form is Form.MODEL}
+    of_today = {c.milestone for c in spec.criteria if c.seen_in}
+    asked = [c for c in spec.criteria if c.milestone in of_today and is_about_a_part(c)]
+    assert len(asked) > 30
+    assert {c.id: set(c.seen_in) for c in asked} == {c.id: models for c in asked}
+    assert {c.id for c in spec.criteria if c.seen_in} == {c.id for c in asked}
+
+
+def is_about_a_part(criterion):
+    """It needs no whole model, and nothing that an implementation claims by an operation of its own."""
+    whole = {Form.MODEL, Form.TRAINER, Form.OPTIMIZER, Form.GENERATOR}
+    needs = [OPERATIONS[name] for name in criterion.needs if name in OPERATIONS]
+    features = [FEATURES[name] for name in criterion.features]
+    own = any(feature.operation and not feature.option for feature in features)
+    return not own and not any(record.form in whole for record in needs)

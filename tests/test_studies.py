@@ -12,6 +12,7 @@ from attest.cli import cli
 from attest.evidence import collecting
 from attest.reference.implementation import ReferenceImplementation
 from attest.report.writing import _note_studies
+from attest.studies.lengths import KINDS, draw_lengths, lengths_study, table
 from attest.studies.norm import cross_entropy_gradient, draw_norms, layer_norms, norm_study, write_study
 
 
@@ -102,3 +103,28 @@ def test_an_unknown_study_and_a_missing_operation_are_refused(tmp_path) -> None:
     missing = CliRunner().invoke(cli, ["study", "norm", "--impl", str(plugin), "--reports", str(tmp_path)])
     assert missing.exit_code == 2
     assert "small cannot be studied: encoder is not offered" in missing.output
+
+
+def test_attention_is_measured_over_lengths() -> None:
+    """One process for each point."""
+    found = lengths_study("numpy_scratch", lengths=(64, 512))
+    by = {(row["kind"], row["length"]): row for row in found["rows"]}
+    assert set(by) == {(kind, length) for kind in KINDS for length in (64, 512)}
+    assert all(row["seconds"] > 0 for row in found["rows"])
+    # The scores of 4 heads at 512 are 4 MB; blocks of 64 keys keep an eighth of them.
+    assert by["full", 512]["megabytes"] > 4
+    assert by["chunked", 512]["megabytes"] < by["full", 512]["megabytes"]
+    assert len(found["curves"]) == 2 * len(KINDS)
+    assert draw_lengths(found).startswith("<?xml")
+    assert len(table(found)) == 1 + len(found["rows"])
+
+
+def test_who_has_no_attention_of_today_cannot_be_studied_over_lengths(tmp_path) -> None:
+    (tmp_path / "empty.py").write_text(
+        "class Empty:\n    name = 'empty'\n\ndef attest_implementations():\n    return [Empty()]\n"
+    )
+    args = ["study", "lengths", "--impl", str(tmp_path / "empty.py"), "--reports", str(tmp_path)]
+    result = CliRunner().invoke(cli, args)
+    assert result.exit_code == 2
+    assert "neither self_attention nor chunked_attention is offered" in result.output
+    assert [path.name for path in tmp_path.iterdir()] == ["empty.py"]

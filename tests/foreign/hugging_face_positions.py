@@ -14,13 +14,15 @@ from transformers.models.llama import modeling_llama as llama
 from transformers.models.mpt.modeling_mpt import build_mpt_alibi_tensor
 from transformers.models.t5.modeling_t5 import T5Attention
 
+from attest.adapters.rope import rope_parameters
 from attest.adapters.torch import TorchComponent
+from attest.contract.operations.positions import SCALING_FIELDS
 
 
-def turned_by_llama(base, x, positions):
+def turned_by_llama(c, x, positions):
     """x (B, H, T, d)."""
     _, heads, _, d = x.shape
-    rope = {"rope_type": "default", "rope_theta": base}
+    rope = {**rope_parameters(c), "rope_theta": c.rotary_base}
     config = LlamaConfig(hidden_size=heads * d, num_attention_heads=heads, head_dim=d, rope_parameters=rope)
     cos, sin = llama.LlamaRotaryEmbedding(config)(x, positions)
     return llama.apply_rotary_pos_emb(x, x, cos, sin)[0]
@@ -44,8 +46,15 @@ class Llama:
     supports = ({"operations": ("rotary",), "rotary_base": "any"},)
 
     def rotary(self, config):
-        call = lambda _, x, positions: turned_by_llama(config.rotary_base, x, positions)  # noqa: E731
+        call = lambda _, x, positions: turned_by_llama(config, x, positions)  # noqa: E731
         return TorchComponent(torch.nn.Identity(), config, call=call)
+
+
+class ScaledLlama(Llama):
+    """The same with the rules that slow angles down: linear, yarn and llama3."""
+
+    name = "hf_llama_scaled"
+    supports = ({"operations": ("rotary",), "rotary_base": "any", **dict.fromkeys(SCALING_FIELDS, "any")},)
 
 
 class LlamaInFloat64(Llama):
@@ -95,4 +104,4 @@ class T5:
 
 @pluggy.HookimplMarker("attest")
 def attest_implementations():
-    return [Llama(), LlamaInFloat64(), GptJ(), Bloom(), Mpt(), T5()]
+    return [Llama(), ScaledLlama(), LlamaInFloat64(), GptJ(), Bloom(), Mpt(), T5()]

@@ -15,7 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from attest.adapters.checkpoint_keys import BUFFERS, says_nothing
 from attest.adapters.names import flat, place_of, view
+from attest.adapters.rope import MAPPINGS, rule_of
+from attest.adapters.t5_settings import KEYS, fields_of
 from attest.contract import Array, Config
 from attest.contract.config_values import fits, what_fits
 from attest.contract.parameters import shapes
@@ -24,7 +27,7 @@ from attest.families import Family, families, family_named
 LARGEST_JSON = 20_000_000  # bytes; the index of a model of 400 billion parameters has 100,000 lines
 OWN = {"kv_heads": "num_kv_heads", "d_head": "head_width", "inner_width": "d_ff"}  # properties by their field
 OLD = {"rope_theta": "rotary_base"}  # keys of config.json before version 5 of transformers
-REFUSED = ("rope_scaling", "quantization_config")  # what changes the numbers and is not understood here
+OLD |= {"rotary_emb_base": "rotary_base", "rotary_pct": "rotary_fraction"}
 
 
 class CheckpointError(ValueError):
@@ -79,7 +82,10 @@ class Checkpoint:
             if type(self.settings.get(key)) is int:  # a list of several is not one of ours
                 read[own] = self._fitting(key, own, self.settings[key])
         read.setdefault("pad_id", None)
+        if self.family.operation == "transformer":
+            read.update(self._of_t5())
         try:
+            read |= self._rule()
             config = self.family.config(**read)
         except TypeError as error:
             raise CheckpointError(f"config.json does not fit {self.family.name} ({error})") from None
@@ -99,6 +105,22 @@ class Checkpoint:
             )
         return value
 
+    def _rule(self) -> dict[str, Any]:
+        """What slows rotary angles down; refused by name where it is not known."""
+        try:
+            return rule_of(self.settings)
+        except ValueError as error:
+            raise CheckpointError(f"config.json: {error}") from None
+
+    def _of_t5(self) -> dict[str, Any]:
+        try:
+            return fields_of(self.settings)
+        except KeyError as error:
+            raise CheckpointError(
+                f"config.json: feed_forward_proj says {error.args[0]!r}, which is no activation of T5; "
+                "choose another checkpoint"
+            ) from None
+
     def _older(self) -> dict[str, str]:
         fields = self.family.huggingface.fields
         return {key: own for key, own in OLD.items() if own in fields.values() and key in self.settings}
@@ -116,11 +138,22 @@ class Checkpoint:
                     f"config.json: {key}={seen!r} is not what {self.family.name} computes ({wanted!r}); "
                     "choose another checkpoint"
                 )
-        for key in REFUSED:
-            if self.settings.get(key):
-                raise CheckpointError(
-                    f"config.json: {key} is not implemented; choose a checkpoint without it"
-                )
+        for key in self._unknown():
+            raise CheckpointError(f"config.json: {key} is not implemented; choose a checkpoint without it")
+
+    def _unknown(self) -> Iterator[str]:
+        """Keys that are set and that nothing here understands; an inner one with a dot."""
+        names = self.family.huggingface
+        read = {*names.fields, *names.constants, *OLD}
+        read |= set(KEYS) if self.family.operation == "transformer" else set()
+        if "rotary" in self.family.values("positions"):
+            read |= set(MAPPINGS)  # rule_of knows what may stand in them
+        outer = {key.partition(".")[0] for key in read if "." in key} - read
+        for key, value in self.settings.items():
+            if key in outer and isinstance(value, dict):
+                yield from (f"{key}.{inner}" for inner in value if f"{key}.{inner}" not in read)
+            elif key not in read and not says_nothing(key, value):
+                yield key
 
     def _has(self, canonical: str, config: Config) -> bool:
         name = self.family.names_for(config).get(canonical, "")
@@ -128,7 +161,20 @@ class Checkpoint:
 
     @cached_property
     def files(self) -> Mapping[str, Path]:
-        """The file that holds each tensor: one, or those of an index."""
+        """The file that holds each tensor, by the names of the whole model.
+
+        A model that was saved without its head has no prefix before them; the files of GPT-2 have none.
+        """
+        prefix = self.family.prefix
+        bare = bool(prefix) and not any(name.startswith(prefix) for name in self._stored)
+        return {self._full(name, prefix if bare else ""): file for name, file in self._stored.items()}
+
+    def _full(self, name: str, prefix: str) -> str:
+        return name if name == "lm_head.weight" else prefix + name
+
+    @cached_property
+    def _stored(self) -> Mapping[str, Path]:
+        """The same by the names in the files: one file, or those of an index."""
         from safetensors import SafetensorError, safe_open
 
         if (self.directory / "model.safetensors.index.json").is_file():
@@ -155,12 +201,13 @@ class Checkpoint:
         """One stored tensor; what numpy has no dtype for becomes float32."""
         from safetensors import SafetensorError, safe_open
 
+        own = name if name in self._stored else name.removeprefix(self.family.prefix)
         try:
-            with safe_open(self.files[name], "numpy") as opened:
-                return np.asarray(opened.get_tensor(name))
+            with safe_open(self._stored[own], "numpy") as opened:
+                return np.asarray(opened.get_tensor(own))
         except (TypeError, AttributeError):  # bfloat16
-            with safe_open(self.files[name], "pt") as opened:
-                return np.asarray(opened.get_tensor(name).float().numpy())
+            with safe_open(self._stored[own], "pt") as opened:
+                return np.asarray(opened.get_tensor(own).float().numpy())
         except (SafetensorError, KeyError, OSError) as error:
             raise CheckpointError(f"tensor {name!r} cannot be read ({type(error).__name__})") from None
 
@@ -175,6 +222,17 @@ class Parameters(Mapping[str, Array]):
         if missing := [name for name in self._shapes if not self._there(name)]:
             own = self._names.get(missing[0], "?")
             raise CheckpointError(f"{missing[0]} ({own}) is not in the checkpoint; it is of another family")
+        if unread := self._unread():
+            raise CheckpointError(
+                f"{unread[0]} is in the checkpoint and no parameter of {checkpoint.family.name}; "
+                "it is of another model"
+            )
+
+    def _unread(self) -> list[str]:
+        """Tensors that nothing reads: a bias, a norm or a gate that the family does not have."""
+        files = self._checkpoint.files
+        read = {own for name in self._shapes for own in place_of(self._names[name], files).owned}
+        return sorted(name for name in files if name not in read and not BUFFERS.search(name))
 
     def _there(self, canonical: str) -> bool:
         owned = place_of(self._names.get(canonical, ""), self._checkpoint.files).owned

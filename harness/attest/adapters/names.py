@@ -5,13 +5,16 @@ A name is the module's own, with suffixes that are applied from left to right:
     "in_proj_weight[0/3]"       the first of three equal parts of the first axis
     "w.T"                       the transpose
     "qkv.weight[0/3 of H]"      the same, packed by head: the first axis is (H, 3, d)
+    "qkv.weight[k of q,k,v]"    the keys, where queries, keys and values have H d, G d and G d rows
+    "qkv.weight[k of q,k,v of G]"  the same, packed by key head: the first axis is (G, H/G + 2, d)
     "q_proj.weight.pairs"       rows of each head as interleaved rotary pairs want them; ours are in halves
     "norm.weight+1"             the gain is 1 plus what is stored
     "heads.{}.q.weight"         heads.0.q.weight, heads.1.q.weight ... joined on the first axis
     "layers.{i}.q.weight"       for every layer, where the canonical name has {i} too
     "wi.weight | wi_1.weight"   the one that is there
 
-Arrays and tensors are both understood: a suffix gives a view, so that values can be written through it.
+Here H is num_heads, G num_kv_heads and d the width of a head. Arrays and tensors are both understood: a
+suffix gives a view, so that values can be written through it.
 """
 
 from __future__ import annotations
@@ -25,16 +28,17 @@ from typing import Any
 from attest.contract import Config
 
 LAYER, HEAD, ALTERNATIVE = "{i}", "{}", " | "
-_SUFFIX = re.compile(r"(\.T|\.pairs|\+1|\[(\d+)/(\d+)( of H)?\])$")
+_SUFFIX = re.compile(r"(\.T|\.pairs|\+1|\[(\d+)/(\d+)( of H)?\]|\[([qkv]) of ([qkv](?:,[qkv])*)( of G)?\])$")
 
 
 @dataclass(frozen=True)
 class Suffix:
     """One step from a stored array to the canonical one."""
 
-    kind: str  # transpose, pairs, part or head_part
+    kind: str  # transpose, pairs, part, head_part, named or group_part
     index: int = 0
     total: int = 1
+    letters: str = ""  # of a named part: what follows one another
 
 
 @dataclass(frozen=True)
@@ -90,6 +94,11 @@ def _one(name: str, owned: Collection[str]) -> Place:
 def _suffix(found: re.Match[str]) -> Suffix:
     if found[1] in (".T", ".pairs"):
         return Suffix("transpose" if found[1] == ".T" else "pairs")
+    if found[5]:
+        letters = found[6].replace(",", "")
+        if found[5] not in letters or len(set(letters)) < len(letters):
+            raise ValueError(f"{found[1]} must name one of different parts; write it as [k of q,k,v]")
+        return Suffix("group_part" if found[7] else "named", letters.index(found[5]), letters=letters)
     return Suffix("head_part" if found[4] else "part", int(found[2]), int(found[3]))
 
 
@@ -102,8 +111,13 @@ def _while_owned(names: Iterator[str], owned: Collection[str]) -> Iterator[str]:
 
 def view(value: Any, place: Place, config: Config) -> Any:
     """The stored array as the canonical one sees it; it may have an axis for heads or pairs in front."""
+    heads = 0  # axes in front that count heads
     for suffix in place.suffixes:
-        value = _STEPS[suffix.kind](value, suffix, config)
+        if suffix.kind == "pairs":
+            value = _pairs(value, heads, config)
+        else:
+            value = _STEPS[suffix.kind](value, suffix, config)
+        heads = _AXES_OF_HEADS.get(suffix.kind, heads)
     return value
 
 
@@ -136,13 +150,53 @@ def _head_part(value: Any, suffix: Suffix, config: Config) -> Any:
     return value.reshape(config.num_heads, suffix.total, rows // groups, *value.shape[1:])[:, suffix.index]
 
 
-def _pairs(value: Any, suffix: Suffix, config: Config) -> Any:
-    rows, d = value.shape[0], config.d_head
+def _named_part(value: Any, suffix: Suffix, config: Config) -> Any:
+    sizes = [heads * config.d_head for heads in _heads_of(suffix, config)]
+    _check_rows(value, suffix, sum(sizes))
+    start = sum(sizes[: suffix.index])
+    return value[start : start + sizes[suffix.index]]
+
+
+def _group_part(value: Any, suffix: Suffix, config: Config) -> Any:
+    groups = config.kv_heads
+    heads = [number // groups for number in _heads_of(suffix, config)]
+    _check_rows(value, suffix, groups * sum(heads) * config.d_head)
+    start = sum(heads[: suffix.index])
+    packed = value.reshape(groups, sum(heads), config.d_head, *value.shape[1:])
+    return packed[:, start : start + heads[suffix.index]]
+
+
+def _heads_of(suffix: Suffix, config: Config) -> list[int]:
+    """How many heads queries, keys and values have, in the order in which they are stored."""
+    return [config.num_heads if letter == "q" else config.kv_heads for letter in suffix.letters]
+
+
+def _check_rows(value: Any, suffix: Suffix, wanted: int) -> None:
+    if value.shape[0] != wanted:
+        raise ValueError(
+            f"[{suffix.letters[suffix.index]} of {','.join(suffix.letters)}] wants an axis of {wanted}, "
+            f"not {value.shape[0]}; check the suffix"
+        )
+
+
+def _pairs(value: Any, axes: int, config: Config) -> Any:
+    """(heads, d, ...) as (heads, d/2, 2, ...) with the last two swapped; a view, to be written through."""
+    d = config.d_head
+    rows = value.shape[axes]
     if rows % d or d % 2 or config.rotary_fraction != 1.0:
         raise ValueError(
             f".pairs needs heads of an even width that are turned whole; {rows} rows of {d} are not"
         )
-    return value.reshape(rows // d, d // 2, 2, *value.shape[1:]).swapaxes(1, 2)
+    heads = value.shape[:axes] if axes else (rows // d,)
+    rest = value.shape[axes + 1 :]
+    return value.reshape(*heads, d // 2, 2, *rest).swapaxes(len(heads), len(heads) + 1)
 
 
-_STEPS = {"transpose": _transposed, "part": _part, "head_part": _head_part, "pairs": _pairs}
+_AXES_OF_HEADS = {"head_part": 1, "group_part": 2}
+_STEPS = {
+    "transpose": _transposed,
+    "part": _part,
+    "head_part": _head_part,
+    "named": _named_part,
+    "group_part": _group_part,
+}

@@ -69,6 +69,7 @@ _GUARDED: dict[Any, Any] = {
     torch.Tensor.__setitem__: _assigned,
     torch.Tensor.copy_: _copied,
     torch.Tensor.contiguous: _contiguous,
+    torch.Tensor.__invert__: torch.bitwise_not,
 }
 
 

@@ -80,8 +80,32 @@ class Cast(SampleComponent):
         return logits, (source, torch.where(torch.arange(read.shape[1]) >= 0, read, 0))
 
 
+class Writer(SampleComponent):
+    """Writes the likeliest tokens, whatever the method, and looks at its stop flags now and then."""
+
+    look_every = 1  # tokens between two looks
+
+    def _forward(self, **request: Any) -> dict[str, Any]:
+        source, config = request["source"], self.config
+        read = source.new_full((source.shape[0], 1), config.bos_id)
+        ended = torch.zeros(source.shape[0], dtype=torch.bool, device=source.device)
+        for n in range(request["max_len"]):
+            token = self.module(source, read)["logits"][:, -1].argmax(-1)
+            read = torch.cat([read, token[:, None]], 1)
+            ended = ended | (token == config.eos_id)
+            if (n + 1) % self.look_every == 0 and bool(ended.all()):
+                break
+        return {"tokens": read[:, None, 1:], "scores": torch.zeros(source.shape[0], 1)}
+
+
+class PatientWriter(Writer):
+    """Looks every eight tokens."""
+
+    look_every = 8
+
+
 def sample(kind: str, config: Config) -> Any:
-    """The model in one of its forms: right, mask, table or cache."""
+    """The model in one of its forms: right, mask, table or cache, or writing: impatient or patient."""
     modules = {"mask": MaskOnTheCpu, "table": TableIsNoBuffer}
-    component = Cast if kind == "cache" else SampleComponent
-    return component(modules.get(kind, Sample)(config), config)
+    components = {"cache": Cast, "impatient": Writer, "patient": PatientWriter}
+    return components.get(kind, SampleComponent)(modules.get(kind, Sample)(config), config)

@@ -10,21 +10,21 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import cache
 from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
-from attest.bench.workloads import FIRST_WORD, NEVER, Shape, Workload
+from attest.bench.shapes import parameters
+from attest.bench.workloads import Workload
 from attest.boundary import JudgedImplementation, quiet
 from attest.contract import Array, Config
 from attest.evidence import collecting
 from attest.outcomes import NotOffered, Violation
-from attest.reference.oracle import random_parameters
 from attest.registry import load, parse_request
 
-Run = Callable[[], int]
+# One run answers how many tokens it handled, or for a completion which tokens it wrote (B, n).
+Run = Callable[[], int | Array]
 
 GENERATED = "code that inductor wrote"
 EVERY = 10  # of the lengths of a prefix one in so many is timed: the cost is linear in it
@@ -42,18 +42,27 @@ class Entrant:
     prepare: Callable[[Workload], Run]
     every: int = 1  # one part in `every` of the work is done, and the seconds are multiplied by it
     peer: bool = False
+    dtype: str = "float32"
     _run: Run = field(default=lambda: 0, init=False, repr=False)
 
-    def warm(self, work: Workload) -> None:
-        """Run the workload once, so that compiling is not timed; refuse an entrant that does too little."""
+    def warm(self, work: Workload) -> Array | None:
+        """Run the workload once, so that compiling is not timed; the tokens that a completion wrote.
+
+        Who does too little is refused.
+        """
         with quiet(), collecting():
             try:
                 self._run = self.prepare(work)
                 done = self._run()
             except Violation as violation:
                 raise NotOffered(str(violation)) from None
-        if done != work.units:
-            raise NotOffered(f"{done} tokens instead of {work.units}")
+        if isinstance(done, int):
+            if done != work.units:
+                raise NotOffered(f"{done} tokens instead of {work.units}")
+            return None
+        if done.shape != (work.B, work.tokens):
+            raise NotOffered(f"tokens of shape {done.shape} instead of {(work.B, work.tokens)}")
+        return done
 
     def seconds(self, clock: str) -> float:
         """The seconds of one run of the workload."""
@@ -92,14 +101,21 @@ def from_requests(requests: Iterable[str], device: str) -> list[Entrant]:
                 found, dtype=options.get("dtype"), device=options.get("device", device)
             )
             label = ",".join([impl.name, *(f"{k}={v}" for k, v in request.options)])
-            entrants.append(Entrant(label, _preparing(impl)))
+            dtype = str(options.get("dtype", "float32"))
+            entrants.append(Entrant(label, _preparing(impl), dtype=dtype))
             if not impl.compiled and impl.offers("transformer"):
                 entrants.append(Entrant(f"{label} re-running", _rerunning(impl), every=EVERY))
     return entrants
 
 
 def _preparing(impl: JudgedImplementation) -> Callable[[Workload], Run]:
-    kinds = {"train": _train, "encode": _encode, "greedy": _generate, "beam": _generate}
+    kinds = {
+        "train": _train,
+        "encode": _encode,
+        "greedy": _generate,
+        "beam": _generate,
+        "complete": _complete,
+    }
     return lambda work: kinds[work.kind](impl, work)
 
 
@@ -116,14 +132,6 @@ def _built(impl: JudgedImplementation, operation: str, work: Workload) -> Any:
     return component
 
 
-@cache
-def parameters(shape: Shape) -> dict[str, Array]:
-    """Random weights under which no row ends early."""
-    made = random_parameters("transformer", shape.config, np.random.default_rng(0))
-    made["projection.bias"][:FIRST_WORD] = NEVER
-    return {name: value.astype(np.float32) for name, value in made.items()}
-
-
 def _train(impl: JudgedImplementation, work: Workload) -> Run:
     trainer = impl.construct("trainer", _config(impl, work))
 
@@ -138,13 +146,19 @@ def _encode(impl: JudgedImplementation, work: Workload) -> Run:
     model = _built(impl, "transformer", work)
     if not callable(getattr(model, "encode", None)):
         raise NotOffered("transformer has no encode()")
-    return lambda: int(np.prod(model.encode(source=work.source)["memory"].shape[:2]))
+    return lambda: int(np.prod(model.encode(source=work.given)["memory"].shape[:2]))
 
 
 def _generate(impl: JudgedImplementation, work: Workload) -> Run:
     generate = _built(impl, "generate", work)
     request = {"max_len": work.tokens, "method": work.kind, "width": work.width}
-    return lambda: int(np.prod(generate(source=work.source, **request)["tokens"].shape))
+    return lambda: int(np.prod(generate(source=work.given, **request)["tokens"].shape))
+
+
+def _complete(impl: JudgedImplementation, work: Workload) -> Run:
+    complete = _built(impl, "complete", work)
+    request = {"max_len": work.tokens, "method": "greedy"}
+    return lambda: np.asarray(complete(prompt=work.given, **request)["tokens"])[:, 0]
 
 
 def _rerunning(impl: JudgedImplementation) -> Callable[[Workload], Run]:
@@ -165,5 +179,5 @@ def lengths(tokens: int) -> range:
 
 
 def _next(model: Any, work: Workload, prefix: Array) -> int:
-    logits = model(source=work.source, target=prefix)["logits"]
+    logits = model(source=work.given, target=prefix)["logits"]
     return EVERY * int(logits[:, -1].argmax(-1).size)

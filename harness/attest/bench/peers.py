@@ -5,25 +5,36 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
+from attest.bench import text_peers
 from attest.bench.entrants import Entrant, Run
-from attest.bench.workloads import BASE, SMALL, Shape, Workload
+from attest.bench.shapes import BASE, SMALL, Shape
+from attest.bench.workloads import Workload
 from attest.outcomes import NotOffered
 
 
 def peers(threads: int) -> tuple[list[Entrant], list[str]]:
     """Those that can take part, and one sentence for each that cannot."""
-    needs = {
+    transformers = ("torch", "transformers")
+    needs: dict[str, tuple[tuple[str, ...], Callable[[Workload], Run]]] = {
         "nn.Transformer": (("torch",), _torch_transformer),
-        "Marian": (("torch", "transformers"), _marian),
-        "CTranslate2": (
-            ("torch", "transformers", "ctranslate2"),
-            lambda work: _ctranslate2(work, threads),
+        "Marian": (transformers, _marian),
+        "Hugging Face": (transformers, partial(text_peers.hugging_face, cache="dynamic")),
+        "Hugging Face, static cache": (transformers, partial(text_peers.hugging_face, cache="static")),
+        "CTranslate2": ((*transformers, "ctranslate2"), partial(_ctranslate2, threads=threads)),
+        "llama.cpp": (
+            (*transformers, "xllamacpp", "gguf"),
+            partial(text_peers.llama_cpp, threads=threads),
+        ),
+        "ONNX Runtime": (
+            (*transformers, "onnxruntime_genai", "onnx_ir"),
+            partial(text_peers.onnx_runtime, threads=threads),
         ),
     }
     found, missing = [], []
@@ -31,7 +42,7 @@ def peers(threads: int) -> tuple[list[Entrant], list[str]]:
         absent = [package for package in packages if find_spec(package) is None]
         if absent:
             lacking = " and ".join(absent)
-            missing.append(f"{name} takes no part without {lacking}; install attest-transformers[peers]")
+            missing.append(f"{name} takes no part without {lacking}; install attest-transformers[bench]")
         else:
             found.append(Entrant(name, prepare, peer=True))
     return found, missing
@@ -107,9 +118,9 @@ def _marian_model(shape: Shape) -> Any:
 def _marian(work: Workload) -> Run:
     import torch
 
-    if work.kind == "train":
-        raise NotOffered("only inference is compared")
-    model, source = _marian_model(work.shape), torch.tensor(work.source - 1)
+    if work.kind not in ("encode", "greedy", "beam"):
+        raise NotOffered("only inference of an encoder-decoder is compared")
+    model, source = _marian_model(work.shape), torch.tensor(work.given - 1)
     if work.kind == "encode":
         return lambda: _encoded(model, source)
     lengths = {"min_new_tokens": work.tokens, "max_new_tokens": work.tokens}
@@ -130,10 +141,12 @@ def _encoded(model: Any, source: Any) -> int:
 
 
 def _ctranslate2(work: Workload, threads: int) -> Run:
+    if work.kind == "complete":
+        return text_peers.ctranslate2(work, threads)
     if work.kind not in ("greedy", "beam"):
         raise NotOffered("only generation is compared")
     translator = _translator(work.shape, threads)
-    source = [[str(i) for i in row] for row in np.asarray(work.source - 1)]
+    source = [[str(i) for i in row] for row in np.asarray(work.given - 1)]
     lengths = {"min_decoding_length": work.tokens, "max_decoding_length": work.tokens}
 
     def run() -> int:

@@ -18,6 +18,7 @@ from typing import Any
 from attest.bench.entrants import Entrant, from_requests
 from attest.bench.peers import peers
 from attest.bench.workloads import Workload
+from attest.contract import Array
 from attest.outcomes import NotOffered
 from attest.registry import sentence
 
@@ -43,15 +44,16 @@ class RemoteEntrant:
     """An entrant that is prepared, run and timed in another process."""
 
     def __init__(self, entrant: Entrant, field: Field) -> None:
-        self.name, self.peer = entrant.name, entrant.peer
+        self.name, self.peer, self.dtype = entrant.name, entrant.peer, entrant.dtype
         spawning = get_context("spawn")
         self._connection, theirs = spawning.Pipe()
         self._process = spawning.Process(target=_serve, args=(theirs, field, entrant.name), daemon=True)
         self._process.start()
         theirs.close()
 
-    def warm(self, work: Workload) -> None:
-        self._ask("warm", work)
+    def warm(self, work: Workload) -> Array | None:
+        written: Array | None = self._ask("warm", work)
+        return written
 
     def seconds(self, clock: str) -> float:
         return float(self._ask("seconds", clock))

@@ -1,7 +1,4 @@
-"""What is timed: sizes, inputs and the amount of work of each workload.
-
-Shapes: B batch, S source length, T target length, V vocabulary.
-"""
+"""What is timed: inputs and the amount of work of each workload."""
 
 from __future__ import annotations
 
@@ -11,52 +8,10 @@ from functools import cached_property
 
 import numpy as np
 
-from attest.contract import Array, Config
+from attest.bench.shapes import BASE, FIRST_WORD, SMALL_TEXT, TASK, TEXT, AnyShape, Shape, TextShape
+from attest.contract import Array
 from attest.registry import UsageError
 from attest.spelling import nearest
-
-NEVER = -1e4  # projection bias of a token that must not be chosen
-FIRST_WORD = 3  # below stand padding, BOS and EOS
-
-
-@dataclass(frozen=True, kw_only=True)
-class Shape:
-    """The sizes of the model, in the words of the config."""
-
-    name: str
-    vocab: int
-    d_model: int
-    num_heads: int
-    layers: int
-    d_ff: int
-    source: int
-    max_len: int
-
-    @cached_property
-    def config(self) -> Config:
-        return Config(
-            d_model=self.d_model,
-            num_heads=self.num_heads,
-            d_ff=self.d_ff,
-            num_encoder_layers=self.layers,
-            num_decoder_layers=self.layers,
-            source_vocab=self.vocab,
-            target_vocab=self.vocab,
-            max_len=self.max_len,
-        )
-
-    @property
-    def bytes_per_token(self) -> int:
-        """Weights that a cached step of one row must read: the decoder and the projection, in float32."""
-        d = self.d_model
-        layer = 6 * d * d + 2 * d * self.d_ff  # keys and values of the memory are there already
-        return 4 * (self.layers * layer + d * self.vocab)
-
-
-BASE = Shape(name="base", vocab=8000, d_model=512, num_heads=8, layers=6, d_ff=2048, source=32, max_len=512)
-SMALL = Shape(name="small", vocab=50, d_model=32, num_heads=4, layers=1, d_ff=64, source=6, max_len=64)
-# The model and the lengths of M5.4, the task on which implementations are trained; the same in every run.
-TASK = Shape(name="task", vocab=13, d_model=64, num_heads=4, layers=2, d_ff=256, source=8, max_len=64)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,34 +19,43 @@ class Workload:
     """One thing to do: `kind` says what, `tokens` how many come out per row."""
 
     name: str
-    kind: str  # train, encode, greedy or beam
-    shape: Shape
+    kind: str  # train, encode, greedy or beam of an encoder-decoder; complete of a decoder-only model
+    shape: AnyShape
     B: int
     tokens: int
+    length: int  # of the source, or of the prompt that is completed
     width: int = 1
 
     @property
     def units(self) -> int:
-        """Tokens that one run handles."""
-        return self.B * self.tokens
+        """Tokens that one run handles: those that come out, or the prompt where just one does."""
+        return self.B * (self.length if self.prefill else self.tokens)
+
+    @property
+    def prefill(self) -> bool:
+        """Whether reading the prompt is what is timed."""
+        return self.kind == "complete" and self.tokens == 1
 
     @property
     def about(self) -> str:
         rows = f"{self.B} row{'s' * (self.B > 1)}"
         beam = f", width {self.width}" if self.kind == "beam" else ""
         model = ", the model of M5.4" if self.shape is TASK else ""
-        return f"{self.kind}{beam}, {rows}, {self.tokens} tokens each{model}"
+        prompt = f" after a prompt of {self.length}" if self.kind == "complete" else ""
+        each = "the first token" if self.prefill else f"{self.tokens} tokens"
+        return f"{self.kind}{beam}, {rows}, {each} each{prompt}{model}"
 
     @cached_property
-    def source(self) -> Array:
-        return self.ids(self.shape.source, seed=0)
+    def given(self) -> Array:
+        """(B, length): the source, or the prompt."""
+        return self.ids(self.length, seed=0)
 
     @cached_property
     def batch(self) -> dict[str, Array]:
         """For training: BOS, tokens, EOS, without padding."""
         target = self.ids(self.tokens + 1, seed=1)
         target[:, 0], target[:, -1] = self.shape.config.bos_id, self.shape.config.eos_id
-        return {"source": self.source, "target": target}
+        return {"source": self.given, "target": target}
 
     def ids(self, length: int, seed: int) -> Array:
         return np.random.default_rng(seed).integers(FIRST_WORD, self.shape.vocab, (self.B, length))
@@ -100,15 +64,27 @@ class Workload:
 def workloads(shape: Shape) -> list[Workload]:
     """Every workload, at full length or short enough for a test."""
     short, long = (100, 500) if shape is BASE else (10, 20)
+    text = TEXT if shape is BASE else SMALL_TEXT
     return [
-        Workload(name="train", kind="train", shape=shape, B=16, tokens=shape.source),
-        Workload(name="train_task", kind="train", shape=TASK, B=64, tokens=TASK.source + 1),
-        Workload(name="encode", kind="encode", shape=shape, B=16, tokens=shape.source),
-        Workload(name="greedy_1", kind="greedy", shape=shape, B=1, tokens=short),
-        Workload(name="greedy_16", kind="greedy", shape=shape, B=16, tokens=short),
-        Workload(name="beam_4", kind="beam", shape=shape, B=1, tokens=short, width=4),
-        Workload(name="long_cache", kind="greedy", shape=shape, B=1, tokens=long),
+        _work("train", "train", shape, 16, shape.source),
+        _work("train_task", "train", TASK, 64, TASK.source + 1),
+        _work("encode", "encode", shape, 16, shape.source),
+        _work("greedy_1", "greedy", shape, 1, short),
+        _work("greedy_16", "greedy", shape, 16, short),
+        _work("beam_4", "beam", shape, 1, short, width=4),
+        _work("long_cache", "greedy", shape, 1, long),
+        _completing("complete_1", text, 1, text.prompt, short),
+        _completing("complete_16", text, 16, text.prompt, short),
+        _completing("prefill", text, 1, text.long_prompt, 1),
     ]
+
+
+def _work(name: str, kind: str, shape: Shape, B: int, tokens: int, width: int = 1) -> Workload:
+    return Workload(name=name, kind=kind, shape=shape, B=B, length=shape.source, tokens=tokens, width=width)
+
+
+def _completing(name: str, shape: TextShape, B: int, prompt: int, tokens: int) -> Workload:
+    return Workload(name=name, kind="complete", shape=shape, B=B, length=prompt, tokens=tokens)
 
 
 def chosen(shape: Shape, names: Iterable[str]) -> list[Workload]:

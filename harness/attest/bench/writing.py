@@ -7,14 +7,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from attest.bench.agreement import FIRST
 from attest.bench.entrants import EVERY
 from attest.bench.goals import GOALS, RATIOS, judged, reported
-from attest.bench.measuring import Outcome, Timing
-from attest.bench.workloads import BASE, Shape
+from attest.bench.measuring import CALM, Outcome, Timing
+from attest.bench.shapes import BASE, AnyShape, Shape
+from attest.machine import processor
 from attest.report.environment import environment
 from attest.report.writing import as_json, write_text
 
-BASELINES = ("eager", "Marian", "CTranslate2")
+BASELINES = ("eager", "Marian", "CTranslate2", "llama.cpp")
 
 
 def document(
@@ -26,22 +28,29 @@ def document(
 ) -> dict[str, Any]:
     """Everything measured, as it is written to bench.json."""
     return {
-        "shape": {name: value for name, value in vars(shape).items() if name != "config"},
-        "environment": environment(),
+        "shapes": [_shape(one) for one in {work.shape: None for work in (o.work for o in outcomes)}],
+        "environment": {**environment(), "processor": processor()},
         **about,
         "ceilings": dict(ceilings),
         "load": [round(value, 2) for value in load],
         "workloads": [_entry(outcome) for outcome in outcomes],
         "ratios": reported(outcomes, RATIOS if shape == BASE else ()),
-        "goals": judged(outcomes, GOALS if shape == BASE else ()),
+        "goals": judged(outcomes, GOALS if shape == BASE else (), ceilings["bandwidth_gbs"]),
     }
+
+
+def _shape(shape: AnyShape) -> dict[str, Any]:
+    sizes = {name: value for name, value in vars(shape).items() if name != "config"}
+    return {**sizes, "says": shape.says, "bytes_per_token": shape.bytes_per_token}
 
 
 def _entry(outcome: Outcome) -> dict[str, Any]:
     return {
         "name": outcome.work.name,
         "about": outcome.work.about,
+        "shape": outcome.work.shape.name,
         "units": outcome.work.units,
+        "disturbed": outcome.disturbed,
         "entrants": [_row(outcome, timing) for timing in outcome.timings],
         "absent": outcome.absent,
     }
@@ -65,29 +74,36 @@ def _row(outcome: Outcome, timing: Timing) -> dict[str, Any]:
 
 def markdown(found: Mapping[str, Any]) -> str:
     """The document as a Markdown page."""
-    shape, ceilings = found["shape"], found["ceilings"]
+    ceilings = found["ceilings"]
     lines = [
         "# Benchmark",
         "",
-        f"Shape {shape['name']}: vocabulary {shape['vocab']}, d_model {shape['d_model']}, "
-        f"{shape['num_heads']} heads, {shape['layers']}+{shape['layers']} layers, d_ff {shape['d_ff']}, "
-        f"source {shape['source']}, float32. {found['threads']} threads, interleaved, {found['clock']} "
-        f"time, best of {found['rounds']}. The loop that re-runs everything is timed at every {EVERY}th "
-        "length and multiplied. Ratios: best over best, and the least and most of a round.",
+        *(f"- Shape {shape['name']}: {shape['says']}; float32." for shape in found["shapes"]),
+        "",
+        f"{found['threads']} threads, interleaved, {found['clock']} time, best of {found['rounds']}. The "
+        f"loop that re-runs everything is timed at every {EVERY}th length and multiplied. Ratios: best over "
+        f"best, and the least and most of a round. Of a completion the first {FIRST} tokens of each row were "
+        "checked against the float64 reference before anything was timed. A workload in which somebody's "
+        f"spread is above {CALM:.0%} is timed twice, and marked where it stays so.",
         "",
         f"Ceilings of this machine while it ran: {ceilings['matmul_gflops']} GFLOP/s (float32 product), "
         f"{ceilings['bandwidth_gbs']} GB/s (reading memory). Processes waiting (load average) before and "
-        f"after: {found['load'][0]:.1f} and {found['load'][1]:.1f}.",
+        f"after: {found['load'][0]:.1f} and {found['load'][1]:.1f}. {found['environment']['processor']}.",
     ]
     lines += [f"\n{sentence}." for sentence in found["missing"]]
     for entry in found["workloads"]:
-        lines += ["", f"## {entry['name']}", "", f"{entry['about'].capitalize()}.", "", *_table(entry)]
+        lines += ["", f"## {entry['name']}", "", _about(entry), "", *_table(entry)]
         lines += ["", *_profiles(entry)]
     if found["ratios"]:
         lines += ["", "## Ratios", "", *_ratios(found["ratios"])]
     if found["goals"]:
         lines += ["", "## Goals", "", *_goals(found["goals"])]
     return "\n".join(lines) + "\n"
+
+
+def _about(entry: Mapping[str, Any]) -> str:
+    marked = " **Disturbed in both tries.**" if entry["disturbed"] else ""
+    return f"{entry['about'].capitalize()}; shape {entry['shape']}.{marked}"
 
 
 def _table(entry: Mapping[str, Any]) -> list[str]:

@@ -1,15 +1,12 @@
 """What stands between the harness and an implementation."""
 
 from attest.boundary.arrays import aligned, array_of, arrays_of, fresh, guarded, kind_of, quiet
-from attest.boundary.calls import Call, Run
 from attest.boundary.component import JudgedComponent
 from attest.boundary.implementation import JudgedImplementation
 
 __all__ = [
-    "Call",
     "JudgedComponent",
     "JudgedImplementation",
-    "Run",
     "aligned",
     "array_of",
     "arrays_of",

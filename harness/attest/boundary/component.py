@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,8 +28,6 @@ class JudgedComponent:
         self.component = component
         self.config = config
         self.impl = impl
-        self.loaded: Arrays | None = None
-        self.seed: int | None = None
 
     @property
     def widening(self) -> float:
@@ -45,10 +42,7 @@ class JudgedComponent:
         """Call a method that takes keyword arrays and returns a mapping."""
         function = self._method(name) if name != "__call__" else self.component
         label = self.operation if name == "__call__" else f"{self.operation}.{name}"
-        with self._listening(name, inputs) as heard:
-            results = arrays_of(guarded(label, lambda: function(**fresh(inputs))), label)
-            heard |= results
-        return results
+        return arrays_of(guarded(label, lambda: function(**fresh(inputs))), label)
 
     def accepted(self, **inputs: Any) -> dict[str, Array] | None:
         """What a call gives, None where it is refused by an exception."""
@@ -62,9 +56,6 @@ class JudgedComponent:
     def as_given(self, **inputs: Any) -> dict[str, Array]:
         """Call with the very arrays given, whatever their strides."""
         return arrays_of(guarded(self.operation, lambda: self.component(**inputs)), self.operation)
-
-    def _listening(self, method: str, inputs: Mapping[str, Any]) -> AbstractContextManager[dict[str, Array]]:
-        return self.impl.listening(self.operation, self.config, method, inputs, self.loaded, self.seed)
 
     def start(self, prompt: Array | int) -> Any:
         """The state before anything is written, as opaque as it came: of a prompt, or of empty rows."""
@@ -103,7 +94,6 @@ class JudgedComponent:
         if not parameters:
             return
         load = self._method("load")
-        self.loaded = parameters
         try:
             guarded(self._label("load"), lambda: load(fresh(parameters)))
         except Violation as violation:
@@ -113,7 +103,6 @@ class JudgedComponent:
     def load_as_given(self, parameters: Arrays) -> None:
         """Inject these very arrays, whatever their strides."""
         load = self._method("load")
-        self.loaded = {name: np.array(x) for name, x in parameters.items()}
         guarded(self._label("load"), lambda: load(parameters))
 
     def buffers(self) -> dict[str, Array]:
@@ -124,12 +113,10 @@ class JudgedComponent:
     def train(self, seed: int) -> None:
         """Switch randomness on."""
         train = self._method("train")
-        self.seed = seed
         guarded(self._label("train"), lambda: train(seed))
 
     def eval(self) -> None:
         """Switch randomness off."""
-        self.seed = None
         if isinstance(self.component, Remote) and "eval" in self.component.methods:
             self.component.channel.later(self.component, "eval")  # every example begins with it
         elif hasattr(self.component, "eval"):
@@ -139,16 +126,13 @@ class JudgedComponent:
         """Gradients by input and parameter name."""
         gradients = self._method("gradients")
         label = self._label("gradients")
-        with self._listening("gradients", {**inputs, "cotangents": cotangents}) as heard:
-            result = guarded(label, lambda: gradients(fresh(inputs), fresh(cotangents)))
-            for part in ("inputs", "parameters"):
-                if not hasattr(result, part):
-                    raise Violation(
-                        f"{label} gave {kind_of(result)}; return an object with inputs and parameters"
-                    )
-            found = Gradients(arrays_of(result.inputs, label), arrays_of(result.parameters, label))
-            heard |= {**found.inputs, **found.parameters}
-        return found
+        result = guarded(label, lambda: gradients(fresh(inputs), fresh(cotangents)))
+        for part in ("inputs", "parameters"):
+            if not hasattr(result, part):
+                raise Violation(
+                    f"{label} gave {kind_of(result)}; return an object with inputs and parameters"
+                )
+        return Gradients(arrays_of(result.inputs, label), arrays_of(result.parameters, label))
 
     def add_gradients(self, inputs: Mapping[str, Any], cotangents: Arrays) -> None:
         """One more backward pass on top of what the component holds."""

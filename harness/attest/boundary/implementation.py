@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 
 from attest.boundary.arrays import aligned, array_of, error_sentence, guarded, kind_of, quiet, text_of
-from attest.boundary.calls import Call
 from attest.boundary.component import JudgedComponent
-from attest.contract import OPERATIONS, Array, Arrays, Config, Form, ShapePolicy
+from attest.contract import OPERATIONS, Array, Config, Form, ShapePolicy
 from attest.contract.claims import claims_of
 from attest.contract.config import OPTIONS, default_of
 from attest.declared import MOST_WIDENING
@@ -41,7 +40,6 @@ class JudgedImplementation:
         self.backend = ""  # that which is judged at the moment, see `on`
         self.widened = _bounded(getattr(implementation, "wider_bounds", None) or {})
         self._components: dict[tuple[str, Config], JudgedComponent] = {}
-        self.calls: list[Call] | None = None  # a list while diagnosis listens
 
     def offers(self, operation: str) -> bool:
         """Whether the implementation has this operation at all."""
@@ -151,10 +149,7 @@ class JudgedImplementation:
         """One of the plain functions with these very arrays, whatever their strides."""
         assert OPERATIONS[operation].form is Form.FUNCTION
         function = self._operation(operation)
-        given = {str(i): a for i, a in enumerate(args)}
-        with self.listening(operation, None, "function", given) as heard:
-            heard["output"] = array_of(guarded(operation, lambda: function(*args)), operation)
-        return heard["output"]
+        return array_of(guarded(operation, lambda: function(*args)), operation)
 
     def text(self, operation: str, *args: Any) -> str:
         """One of the plain functions that returns a text."""
@@ -163,31 +158,6 @@ class JudgedImplementation:
         if not isinstance(value, str):
             raise Violation(f"{operation} is {kind_of(value)}; return a str")
         return value
-
-    @contextmanager
-    def listening(
-        self,
-        operation: str,
-        config: Config | None,
-        method: str,
-        inputs: Mapping[str, Any],
-        parameters: Arrays | None = None,
-        seed: int | None = None,
-    ) -> Iterator[dict[str, Array]]:
-        """Note the call and what the body heard, for diagnosis."""
-        heard: dict[str, Array] = {}
-        outputs: dict[str, Array] | None = None
-        raised = ""
-        try:
-            yield heard
-            outputs = heard
-        except Violation as violation:
-            raised = violation.raised
-            raise
-        finally:
-            if self.calls is not None:
-                call = Call(operation, config, method, inputs, parameters, seed, outputs, raised)
-                self.calls.append(call)
 
     def _operation(self, operation: str) -> Callable[..., Any]:
         assert operation in OPERATIONS, operation

@@ -6,13 +6,9 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from attest.boundary import (
-    Call,
     JudgedComponent,
     JudgedImplementation,
-    Run,
     arrays_of,
     fresh,
     guarded,
@@ -34,7 +30,8 @@ class JudgedTrainer:
         parameters: Arrays | None = None,
         architecture: Architecture = ENCODER_DECODER,
     ) -> None:
-        self.config, self.architecture = impl.with_run_options(config), architecture
+        self.impl, self.architecture = impl, architecture
+        self.config = impl.with_run_options(config)
         self.trainer = impl.construct(architecture.trainer, self.config)
         model = getattr(self.trainer, "model", None)
         if model is None:
@@ -42,8 +39,6 @@ class JudgedTrainer:
                 f"the trainer has no model; give it the {architecture.operation} it trains as `model`"
             )
         self.model = JudgedComponent(architecture.operation, model, self.config, impl)
-        self.impl, self._given = impl, parameters
-        self._batches: list[Arrays] = []
         if parameters is not None:
             self.model.load(parameters)
 
@@ -53,42 +48,7 @@ class JudgedTrainer:
 
     def step(self, batch: Arrays) -> dict[str, float]:
         """One update: loss, rate and norm."""
-        report = self._call("step", fresh(batch), names=REPORTED)
-        self._batches.append(batch)
-        if self.impl.calls is not None:
-            self._note(self.impl.calls, report)
-        return report
-
-    def _note(self, calls: list[Call], report: Mapping[str, float]) -> None:
-        """One record for the whole run so far, so that it can be put to another trainer."""
-        calls[:] = [call for call in calls if not (isinstance(call, Run) and call.trainer is self)]
-        run = Run(
-            operation=self.architecture.trainer,
-            config=self.config,
-            method="step",
-            inputs={},
-            parameters=self._given,
-            seed=0 if self.config.dropout else None,
-            outputs=self.outcome(report),
-            batches=tuple(self._batches),
-            trainer=self,
-            architecture=self.architecture,
-        )
-        calls.append(run)
-
-    def outcome(self, report: Mapping[str, float]) -> dict[str, Array]:
-        """What the last step reported and how far each parameter has come.
-
-        Key biases are left out: their gradient is rounding noise, and Adam turns noise into full steps.
-        """
-        numbers = {name: np.asarray(value, np.float64) for name, value in report.items()}
-        start = self._given or {}
-        moved = {
-            f"change of {name}": value - start[name]
-            for name, value in self.parameters().items()
-            if name in start and not name.endswith("key.bias")
-        }
-        return {**numbers, **moved}
+        return self._call("step", fresh(batch), names=REPORTED)
 
     def accumulate(self, batches: Sequence[Arrays]) -> dict[str, float]:
         """One update from several batches."""
@@ -135,16 +95,6 @@ class JudgedTrainer:
         if not callable(method):
             raise NotOffered(f"trainer has no {name}()")
         return method
-
-
-def run_again(impl: JudgedImplementation, run: Run) -> dict[str, Array]:
-    """The answer of another trainer to a noted run."""
-    assert run.config is not None
-    trainer = JudgedTrainer(impl, run.config, run.parameters, run.architecture)
-    report: dict[str, float] = {}
-    for batch in run.batches:
-        report = trainer.step(batch)
-    return trainer.outcome(report)
 
 
 class JudgedOptimizer:

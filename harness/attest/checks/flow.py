@@ -185,10 +185,13 @@ def _moved(after: Array, before: Array) -> Array:
 def _output(component: JudgedComponent, inputs: Mapping[str, Any], name: str) -> Array:
     seen = component(**inputs)
     expect(name in seen, f"{component.operation} returned {sorted(seen)}, should return {name}")
-    wanted = np.shape(inputs[operation_of(component.operation).streams[0]])[:2]
-    if seen[name].shape[:2] != wanted or seen[name].ndim != 3:
+    record = operation_of(component.operation)
+    axes = len(record.gives[name].split())
+    wanted = np.shape(inputs[record.streams[0]])[: axes - 1]
+    if seen[name].shape[:-1] != wanted:
         raise Violation(f"{name} has shape {seen[name].shape}, should begin with {wanted}")
-    return seen[name]
+    found: Array = seen[name] if axes == 3 else seen[name][:, None]  # one answer for a row: T = 1
+    return found
 
 
 def by_gradient(

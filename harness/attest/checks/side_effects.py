@@ -10,10 +10,13 @@ import numpy as np
 from attest.boundary import JudgedComponent, arrays_of, fresh, guarded
 from attest.checks.arrays import expect, expect_same_bits
 from attest.contract import Array
-from attest.sealed.looking import bytecodes, global_state, stir
+from attest.machine import interprets_triton
+from attest.outcomes import NotRun
+from attest.sealed.looking import bytecodes, changed_since, global_state, stir
 
 __all__ = [
     "bytecodes",
+    "changed_since",
     "expect_no_side_effects",
     "global_state",
     "overwritten",
@@ -51,7 +54,7 @@ def _watched(component: JudgedComponent, given: Mapping[str, Any]) -> tuple[Any,
     stir()
     before = global_state()
     result = component.component(**given)
-    return result, sorted(name for name, value in global_state().items() if value != before[name])
+    return result, changed_since(before)
 
 
 def _arrays(inputs: Mapping[str, Any]) -> dict[str, Array]:
@@ -98,6 +101,8 @@ def _expect_repeats(
 
 def python_work(component: JudgedComponent, inputs: Mapping[str, Array]) -> int:
     """Bytecodes of a warm call of the bare component; the fewest of three: a cache may still fill in one."""
+    if interprets_triton():
+        raise NotRun("bytecodes say nothing under TRITON_INTERPRET: Triton's interpreter executes its own")
     given = fresh(inputs)
 
     def call() -> Any:
@@ -117,7 +122,7 @@ def undisturbed(label: str, call: Callable[[], Any]) -> Any:
     stir()
     before = global_state()
     result = guarded(label, call)
-    changed = sorted(name for name, value in global_state().items() if value != before[name])
+    changed = changed_since(before)
     expect(not changed, f"{label} changed {', '.join(changed)}")
     return result
 

@@ -14,7 +14,8 @@ import click
 @click.option("--impl", "-i", multiple=True, metavar="IMPL",
               help="An implementation; repeats. [default: eager, compiled and numpy_scratch]")  # fmt: skip
 @click.option("--workload", "-w", multiple=True, metavar="NAME",
-              help="train, train_task, encode, greedy_1, greedy_16, beam_4, long_cache.")  # fmt: skip
+              help="train, train_task, encode, greedy_1, greedy_16, beam_4, long_cache (encoder-decoder); "
+              "complete_1, complete_16, prefill (decoder-only).")  # fmt: skip
 @click.option("--rounds", "-k", default=5, show_default=True, type=click.IntRange(1), metavar="K",
               help="Every entrant is timed once per round; the best counts.")  # fmt: skip
 @click.option("--threads", type=click.IntRange(1), metavar="N", help="[default: the number of cores]")
@@ -23,7 +24,8 @@ import click
 @click.option("--device", default="cpu", show_default=True, metavar="DEVICE", help="Of the implementations.")
 @click.option("--small", is_flag=True, help="A tiny model and few tokens: to see that it works.")
 @click.option("--peers/--no-peers", default=True, show_default=True,
-              help="nn.Transformer, Marian, CTranslate2 of the same shape.")  # fmt: skip
+              help="nn.Transformer, Marian, Hugging Face, CTranslate2, llama.cpp and ONNX Runtime, as far as "
+              "they are installed, of the same shape.")  # fmt: skip
 @click.option("--reports", default="reports", show_default=True, type=click.Path(path_type=Path),
               metavar="DIR", help="Where bench.json, bench.md and bench.svg go.")  # fmt: skip
 def command(
@@ -42,7 +44,8 @@ def command(
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ[name] = str(threads)  # before anything heavy is imported
     from attest.bench.session import bench
-    from attest.bench.workloads import BASE, SMALL, chosen
+    from attest.bench.shapes import BASE, SMALL
+    from attest.bench.workloads import chosen
     from attest.bench.writing import markdown, write
 
     shape = SMALL if small else BASE

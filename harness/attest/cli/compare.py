@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +9,6 @@ import click
 
 if TYPE_CHECKING:
     from attest.adapters.checkpoints import Checkpoint
-    from attest.diagnosis.compare import Findings
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -27,10 +25,12 @@ if TYPE_CHECKING:
               help="Of the random ids.")  # fmt: skip
 @click.option("--json", "as_json", type=click.Path(dir_okay=False), metavar="FILE",
               help="Write every activation to FILE too.")  # fmt: skip
+@click.option("--html", type=click.Path(dir_okay=False), metavar="FILE",
+              help="Write a page with a picture to FILE too.")  # fmt: skip
 @click.pass_context
 def command(
     ctx: click.Context, impl: str, against: str | None, weights: str, family: str, ids: str, tokens: int,
-    seed: int, as_json: str | None,
+    seed: int, as_json: str | None, html: str | None,
 ) -> None:  # fmt: skip
     """Load the same weights into two implementations and say where the first one goes wrong.
 
@@ -38,19 +38,26 @@ def command(
     that is wrong. Exit code 1 when one is.
     """
     from attest.adapters.checkpoints import Checkpoint, CheckpointError
+    from attest.contract.parameters import shapes
     from attest.diagnosis.compare import examine
     from attest.diagnosis.tracing import reference_trace
     from attest.registry import UsageError, printable, sentence
+    from attest.report import activations as report
+    from attest.report.writing import as_json as as_json_text
+    from attest.report.writing import write_text
 
     try:
         checkpoint = Checkpoint(weights, family)
         inputs = _inputs(checkpoint, ids, tokens, seed)
         subjects = [_subject(text, checkpoint) for text in (impl, against) if text is not None]
-        _check_json(as_json)
+        for option, name in (("--json", as_json), ("--html", html)):
+            _check_file(option, name)
+        _check_drawing(html)
     except (CheckpointError, UsageError) as error:
         raise click.UsageError(printable(str(error))) from None
     operation, config, parameters = checkpoint.family.operation, checkpoint.config, checkpoint.parameters
-    click.echo(f"{weights}: {checkpoint.family.name}, {_size(checkpoint)}")
+    size = f"{checkpoint.family.name}, {report.size_text(shapes(operation, config))}"
+    click.echo(f"{weights}: {size}")
     try:
         trace = reference_trace(operation, config, parameters, inputs)
     except CheckpointError as error:
@@ -70,9 +77,11 @@ def command(
             click.echo(f"{subject.name}: raised {sentence(error)}")
             ctx.exit(1)
     for findings in found:
-        _tell(findings)
+        click.echo("\n" + "\n".join(report.lines(findings)))
     if as_json:
-        Path(as_json).write_text(json.dumps([_data(f) for f in found], indent=2) + "\n", encoding="utf-8")
+        write_text(Path(as_json), as_json_text(report.data(weights, found)))
+    if html:
+        write_text(Path(html), report.page(weights, size, found))
     ctx.exit(0 if all(f.right for f in found) else 1)
 
 
@@ -112,7 +121,7 @@ def _inputs(checkpoint: Checkpoint, ids: str, tokens: int, seed: int) -> dict[st
     return dict.fromkeys(ports, rows)
 
 
-def _check_json(name: str | None) -> None:
+def _check_file(option: str, name: str | None) -> None:
     """Before anything is computed: a file that can be written and is not a plugin."""
     from attest.registry import UsageError
 
@@ -121,53 +130,17 @@ def _check_json(name: str | None) -> None:
     path = Path(name)
     if name.endswith("/") or path.suffix == ".py" or not name or not path.parent.is_dir() or path.is_dir():
         raise UsageError(
-            f"--json={name!r} is not a file that can be written; name one in a directory there is"
+            f"{option}={name!r} is not a file that can be written; name one in a directory there is"
         )
 
 
-def _size(checkpoint: Checkpoint) -> str:
-    import math
+def _check_drawing(html: str | None) -> None:
+    """Also before anything is computed: what the page needs."""
+    from importlib.util import find_spec
 
-    from attest.contract.parameters import shapes
+    from attest.registry import UsageError
 
-    count = sum(math.prod(s) for s in shapes(checkpoint.family.operation, checkpoint.config).values())
-    return f"{count:,} parameters"
-
-
-def _tell(findings: Findings) -> None:
-    right = "right" if findings.right else "wrong"
-    click.echo(f"\n{findings.implementation}: logits {right}, {_ratio(findings.logits)} of the bound")
-    for layer, worst in _by_layer(findings).items():
-        click.echo(f"  {layer:<28} {_ratio(worst):>10}")
-    if findings.first_wrong:
-        click.echo(f"  first wrong  {findings.first_wrong}")
-        click.echo(f"  last right   {findings.last_good or 'nothing before it'}")
-    for note in findings.notes:
-        click.echo(f"  {note}")
-
-
-def _by_layer(findings: Findings) -> dict[str, float]:
-    """The worst activation of each layer."""
-    worst: dict[str, float] = {}
-    for activation in findings.activations:
-        words = activation.name.split(".")
-        layer = ".".join(words[:2]) if len(words) > 1 and words[1].isdigit() else words[0]
-        worst[layer] = max(worst.get(layer, 0.0), activation.ratio)
-    return worst
-
-
-def _ratio(value: float) -> str:
-    return f"{value:.3g}"
-
-
-def _data(findings: Findings) -> dict[str, Any]:
-    return {
-        "implementation": findings.implementation,
-        "right": findings.right,
-        "logits": findings.logits,
-        "way": findings.way,
-        "first_wrong": findings.first_wrong,
-        "last_good": findings.last_good,
-        "notes": list(findings.notes),
-        "activations": {a.name: a.ratio for a in findings.activations},
-    }
+    if html is not None and (missing := [n for n in ("jinja2", "matplotlib") if find_spec(n) is None]):
+        raise UsageError(
+            f"--html needs {' and '.join(missing)}; install it with pip install 'attest-transformers[report]'"
+        )

@@ -41,18 +41,29 @@ def command(
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     from attest.cli.flow import judged_implementations
     from attest.cli.generate import registered
+    from attest.contract import DECODER_ONLY
     from attest.evidence import collecting
     from attest.outcomes import NotOffered, Violation
+    from attest.trained.lessons import command_for
     from attest.trained.models import check_fit, read_model
     from attest.trained.texts import recalled_text
 
     try:
         model = read_model(Path(checkpoint))
+        if model.architecture != DECODER_ONLY:
+            raise ValueError(f"checkpoint={checkpoint!r} holds a model of task={model.task!r}; "
+                             f"use `{command_for(model.task)}`")  # fmt: skip
         check_fit(model)
         text = recalled_text(model.task, model.history)
         ids = [text.ids_of(prompt) for prompt in prompts]
     except ValueError as error:
         raise click.UsageError(str(error)) from None
+    longest = max(map(len, ids)) + 1
+    if model.config.ends_at_max_len and longest + max_new_tokens - 1 > model.config.max_len:
+        room = model.config.max_len - longest + 1
+        remedy = f"ask for at most {room}" if room > 0 else "write shorter prompts"
+        asked_for = f"max-new-tokens={max_new_tokens} behind a prompt of {longest} tokens"
+        raise click.UsageError(f"{asked_for} is beyond the {model.config.max_len} positions; {remedy}")
     judged = judged_implementations(impl or registered(model.implementation))[0]
     try:
         with collecting():

@@ -33,8 +33,8 @@ def command(
 ) -> None:
     """Print which outputs of PART depend on which inputs, found by perturbation and by gradient.
 
-    PART is encoder_layer, encoder, decoder_layer, decoder or transformer. Exit code 1 when the map is not
-    the required one.
+    PART is a layer, a stack or a model: encoder_layer, decoder, transformer, language_model, classifier and
+    so on. Exit code 1 when the map is not the required one.
     """
     from attest.evidence import collecting
     from attest.outcomes import NotOffered, Violation
@@ -130,7 +130,7 @@ def _of_model(judged: JudgedImplementation, part: str, norm: str, layers: int, s
     """Ids in, logits out: an encoder alone sees everything, the others what came before."""
     import numpy as np
 
-    from attest.checks.flow import by_perturbation, flow, required_maps
+    from attest.checks.flow import by_perturbation, flow, required_maps, within_rows
     from attest.contract import OPERATIONS, Config
     from attest.reference.oracle import random_parameters
 
@@ -150,8 +150,11 @@ def _of_model(judged: JudgedImplementation, part: str, norm: str, layers: int, s
     visible = np.broadcast_to(np.tri(T, dtype=bool) if causal else np.ones((T, T), bool), (B, T, T))
     memory = np.ones((B, T, S), bool) if len(record.streams) > 1 else None
     required = required_maps(part, visible, memory, layers)
+    if len(record.gives["logits"].split()) == 2:  # a row has one answer, which every token of it may move
+        required = {name: within_rows(np.ones((B, 1, T), bool)) for name in required}
     seen = by_perturbation(model, inputs, required, seed=seed)
-    return flow(required, seen, np.ones((B, T), bool), output="logits", means="perturbation")
+    rows = np.ones(required[record.streams[0]].shape[:2], bool)
+    return flow(required, seen, rows, output="logits", means="perturbation")
 
 
 def _of_causal_layer(judged: JudgedImplementation, norm: str, seed: int) -> Flow:

@@ -43,11 +43,15 @@ def command(
     from attest.cli.flow import judged_implementations
     from attest.evidence import collecting
     from attest.outcomes import NotOffered, Violation
+    from attest.trained.lessons import command_for
     from attest.trained.models import check_fit, read_model
-    from attest.trained.named import task_named
+    from attest.trained.named import TASKS, task_named
 
     try:
         model = read_model(Path(checkpoint))
+        if model.task not in TASKS:
+            raise ValueError(f"checkpoint={checkpoint!r} holds a model of task={model.task!r}; "
+                             f"use `{command_for(model.task)}`")  # fmt: skip
         check_fit(model)
         task = task_named(model.task, model.architecture)
         asked_ids = [task.question(text) for text in sequences]

@@ -113,6 +113,7 @@ def _show_families() -> None:
 def _show_parameters(operation: str, overrides: list[str]) -> None:
     from attest.contract import OPERATIONS
     from attest.contract.parameters import shapes
+    from attest.reference.validation import refuse_config
     from attest.spelling import config_from, nearest
 
     if operation not in OPERATIONS:
@@ -121,6 +122,10 @@ def _show_parameters(operation: str, overrides: list[str]) -> None:
     for name in ("num_encoder_layers", "num_decoder_layers"):
         if (layers := getattr(config, name)) > MOST_LAYERS:
             raise click.UsageError(f"{name}={layers} is too long a list; use at most {MOST_LAYERS}")
+    try:
+        refuse_config(config, OPERATIONS[operation].reads)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
     found = shapes(operation, config)
     if not found:
         click.echo(f"{operation} has no parameters")

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
               help="Of the lot and of the drawn cases.")  # fmt: skip
 @click.option("--annotations", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="PATH",
               help="A TOML file that explains survivors.")  # fmt: skip
+@click.option("--listed", is_flag=True, help="Only the mutants that --annotations explains.")
 @click.option("--minutes", type=click.FloatRange(0, min_open=True), metavar="N",
               help="Begin no further mutant after so long.")  # fmt: skip
 @click.option("--processor-seconds", type=click.FloatRange(0, min_open=True), metavar="N", default=math.inf,
@@ -58,6 +59,7 @@ def command(
     profile: str,
     seed: int,
     annotations: Path | None,
+    listed: bool,
     minutes: float | None,
     processor_seconds: float,
     resume: bool,
@@ -80,18 +82,19 @@ def command(
 
     package, known = package_of(impl), read_annotations(annotations)
     _check_milestones(milestone)
-    every = _mutations(package, parts, only)
+    every = _mutations(package, parts, only, _listed(annotations, known) if listed else None)
     if only_list:
         for mutation in sample(every, count, seed):
             click.echo(f"{mutation.id} {mutation.kind}: {mutation}")
         return
-    home, name = reports / "mutation", _name(impl)
+    named = bool(only) or listed  # these keep results of their own, beside those of a whole lot
+    home, name = reports / "mutation", _name(impl) + ".named" * named
     results = Results(home / f"{name}.jsonl", package, seed, profile)
     if resume or again:
         results.resume(another_harness=again)
     workers = workers or min(2, os.cpu_count() or 1)
-    reaches = _reaches(package, profile, seed, home / name, workers)
-    chosen = sample(concerning(every, reaches[0], milestone), count, seed)
+    reaches = _reaches(package, _criteria(milestone if named else ()), profile, seed, home / name, workers)
+    chosen = sample(every if named else concerning(every, reaches[0], milestone), count, seed)
     reaches = [of_milestones(reach, milestone) for reach in reaches]
     if not (resume or again):
         results.begin()
@@ -111,15 +114,39 @@ def _check_milestones(milestones: tuple[str, ...]) -> None:
             raise click.UsageError(f"milestone={id!r} is unknown; {nearest(id, known)}")
 
 
+def _criteria(milestones: tuple[str, ...]) -> list[str]:
+    """Of these milestones; of all for a lot, from which is left out what only other milestones execute."""
+    from attest.trials.reach import affordable_criteria, is_of
+
+    return [id for id in affordable_criteria() if is_of(id, milestones)]
+
+
+def _listed(path: Path | None, known: Annotations) -> Annotations:
+    if path is None:
+        raise click.UsageError("--listed needs a list of mutants; give it by --annotations")
+    return known
+
+
 def _name(impl: str) -> str:
     """eager for eager, mine for path/mine.py."""
     return Path(impl.partition(",")[0].partition(":")[0]).name.removesuffix(".py")
 
 
-def _mutations(package: Package, parts: tuple[str, ...], only: tuple[str, ...]) -> list[Mutation]:
+def _mutations(
+    package: Package, parts: tuple[str, ...], only: tuple[str, ...], listed: Annotations | None
+) -> list[Mutation]:
     from attest.trials.mutations import package_mutations
+    from attest.trials.survivors import key_of
 
     every = package_mutations(package.files, package.root)
+    if listed is not None:
+        found = {key_of(m): m for m in every}
+        if gone := [a for key, a in listed.items() if key not in found]:
+            raise click.UsageError(
+                f"annotation {gone[0].function}: {gone[0].before} -> {gone[0].after} is of no mutant of "
+                f"{package.request}; remove it"
+            )
+        every = [m for m in every if key_of(m) in listed]
     if parts:
         every = [m for m in every if any(part in m.file for part in parts)]
     if missing := set(only) - {m.id for m in every}:
@@ -129,12 +156,14 @@ def _mutations(package: Package, parts: tuple[str, ...], only: tuple[str, ...]) 
     return [m for m in every if m.id in only] if only else every
 
 
-def _reaches(package: Package, profile: str, seed: int, stem: Path, workers: int) -> list[list[Reach]]:
+def _reaches(
+    package: Package, wanted: list[str], profile: str, seed: int, stem: Path, workers: int
+) -> list[list[Reach]]:
     """What each criterion executes, at each profile; those that the implementation itself fails are named."""
     from attest.trials.judgement import PROFILES
-    from attest.trials.reach import FAILED, affordable_criteria, find_reach, kept_reach, reach_facts
+    from attest.trials.reach import FAILED, find_reach, kept_reach, reach_facts
 
-    wanted, found = affordable_criteria(), []
+    found = []
     for name in PROFILES[: PROFILES.index(profile) + 1]:
 
         def find(name: str = name) -> list[Reach]:

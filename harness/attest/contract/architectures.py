@@ -18,7 +18,8 @@ from attest.contract.config import Config
 from attest.contract.operation import Kind, operation_of
 
 SHIFTED = "shifted"  # the model reads the written stream without its last column, and is asked what follows
-GIVEN = "given"  # a batch has `labels` beside the streams: ids at masked positions, or one class per row
+GIVEN = "given"  # `labels` (B, T) beside the streams: the id asked for at each position, pad_id where none is
+CLASSES = "classes"  # `labels` (B,) beside the streams: the class of each row, all of which count
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,22 +39,28 @@ class Architecture:
     optional: bool = False  # whether its cases draw every option that is claimed; otherwise those of 2017
     request: str = ""  # the keyword under which `generate` takes the prompt; empty: the name of the stream
     trainer: str = "trainer"  # the operations that train it, optimise it and write with it
-    optimizer: str = "optimizer"
-    generate: str = "generate"
+    optimizer: str = "optimizer"  # empty: its trainer alone tells how it is optimised
+    generate: str = "generate"  # empty: it writes nothing
 
     def __str__(self) -> str:
         return self.name
 
     @property
     def vocabularies(self) -> dict[str, str]:
-        """Each stream, and the config field with its number of ids."""
+        """Each stream, and the config field with its number of ids; ids that may be left out are none."""
         ports = operation_of(self.operation).takes
-        return {name: port.below for name, port in ports.items() if port.kind is Kind.IDS}
+        found = {name: port for name, port in ports.items() if port.kind is Kind.IDS and not port.optional}
+        return {name: port.below for name, port in found.items()}
 
     @property
     def streams(self) -> tuple[str, ...]:
         """What the model is called with, in order."""
         return tuple(self.vocabularies)
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """Everything that a training batch has: the streams, and the labels where they are apart."""
+        return self.streams if self.labels == SHIFTED else (*self.streams, "labels")
 
     @property
     def prompt_keyword(self) -> str:
@@ -74,8 +81,9 @@ class Architecture:
         return int(getattr(config, self.vocabularies[stream]))
 
     def num_classes(self, config: Config) -> int:
-        """V: the last axis of the logits."""
-        return int(getattr(config, operation_of(self.operation).sizes["V"]))
+        """The last axis of the logits: V, or C where a row has one answer."""
+        record = operation_of(self.operation)
+        return int(getattr(config, record.sizes[record.gives["logits"].split()[-1]]))
 
     def depth(self, config: Config) -> int:
         """The number of layers of `stack`."""
@@ -169,5 +177,41 @@ DECODER_ONLY = known(
         trainer="language_model_trainer",
         optimizer="language_model_optimizer",
         generate="complete",
+    )
+)
+
+MASKED = known(
+    Architecture(
+        name="masked",
+        operation="masked_language_model",
+        prompt="ids",
+        written="ids",
+        labels=GIVEN,
+        stack="encoder",
+        depths=("num_encoder_layers",),
+        sublayers=2,
+        decodes=False,
+        optional=True,
+        trainer="masked_language_model_trainer",
+        optimizer="",
+        generate="",
+    )
+)
+
+CLASSIFYING = known(
+    Architecture(
+        name="classifying",
+        operation="classifier",
+        prompt="ids",
+        written="ids",
+        labels=CLASSES,
+        stack="encoder",
+        depths=("num_encoder_layers",),
+        sublayers=2,
+        decodes=False,
+        optional=True,
+        trainer="classifier_trainer",
+        optimizer="",
+        generate="",
     )
 )

@@ -19,7 +19,7 @@ from functools import cached_property
 from typing import Any
 
 from attest.contract.config import ANY, OPTIONS, RULES, Config, Holds, Rule, default_of
-from attest.contract.covering import pairwise
+from attest.contract.covering import each_value, pairwise
 from attest.contract.features import FEATURES
 from attest.contract.operation import OPERATIONS
 
@@ -155,19 +155,25 @@ class Claims:
         return _distinct(v for s in spaces if name in s.options for v in s.options[name].drawn)
 
     def rows(
-        self, operation: str, names: Sequence[str], wanted: Mapping[str, Any] | None = None
+        self,
+        operation: str,
+        names: Sequence[str],
+        wanted: Mapping[str, Any] | None = None,
+        *,
+        few: bool = False,
     ) -> tuple[Mapping[str, Any], ...]:
         """Combinations of these options in which every claimed pair of values appears.
 
-        With `wanted` only those in which these options have these values. Options that the operation does
-        not read are left out.
+        With `few` only every value, and the space that was declared last comes first. With `wanted` only rows
+        in which these options have these values. Options that the operation does not read are left out.
         """
+        table = each_value if few else pairwise
         found: list[Mapping[str, Any]] = []
-        for space in self._spaces(operation):
+        for space in reversed(self._spaces(operation)) if few else self._spaces(operation):
             free = {n: space.options[n].drawn for n in names if n in _read(OPTIONS, operation)}
             fixed = {n: (v,) for n, v in (wanted or {}).items()}
             if all(n in space.options and space.options[n].holds(v) for n, (v,) in fixed.items()):
-                found += [row for row in pairwise({**free, **fixed}) if row not in found]
+                found += [row for row in table({**free, **fixed}) if row not in found]
         return tuple(found)
 
     def nearest(self, operation: str, config: Config) -> Config:

@@ -131,6 +131,13 @@ class Config:
     rotary_base: float = number(10000.0, Holds.LIMIT, samples=(10000.0, 500000.0, 100.0))
     rotary_pairing: str = choice("halves", "interleaved", option=True)  # (i, i + d/2) or (2i, 2i + 1)
     rotary_fraction: float = number(1.0, Holds.PART, samples=(1.0, 0.5))  # the leading part of a head
+    # Scaled angles reach further than the model was trained: slow pairs turn by 1 / factor of their angle,
+    # fast ones as before. A pair is fast or slow by its turns over the original length; linear scales all.
+    rotary_scaling: str = choice("none", "linear", "yarn", "llama3", option=True)
+    rotary_factor: float = number(8.0, Holds.LIMIT, samples=(8.0, 2.0, 32.0))
+    rotary_original: int = size(8192, option=True, samples=(8192, 64))  # the length that was trained
+    rotary_slow_turns: float = number(1.0, Holds.LIMIT, samples=(1.0, 0.5))  # beta_slow, low_freq_factor
+    rotary_fast_turns: float = number(32.0, Holds.LIMIT, samples=(32.0, 4.0))  # beta_fast, high_freq_factor
     relative_buckets: int = size(32, option=True, samples=(32, 8, 16))
     relative_distance: int = size(128, option=True, samples=(128, 20, 64))
     # Heads. H query heads share G key heads of width d; query head h reads key head h // (H / G).
@@ -142,10 +149,12 @@ class Config:
     num_kv_heads: int | None = size(None, divides="num_heads", option=True, samples=(1, 2, 3))
     head_width: int | None = size(None, option=True, samples=(4, 6))  # None: d_model / num_heads
     window: int | None = size(None, option=True, samples=(1, 2, 3, 5))  # a query sees itself and w - 1 before
+    window_sides: str = choice("before", "both", option=True)  # both: and w - 1 behind
     attention_scale: float | None = number(None, Holds.LIMIT, samples=(1.0, 0.3))  # None: 1 / sqrt(d)
     chunk: int = size(64)  # chunked attention reads so many keys at a time
     block: int = size(64)  # block-sparse attention: positions that one entry of `blocks` stands for
     score_cap: float | None = number(None, Holds.LIMIT, samples=(5.0, 1.5))  # scores s become c tanh(s / c)
+    sinks: bool = flag(False)  # a learned score for each head, beside those of the keys and without a value
     qk_norm: bool = flag(False)  # RMSNorm of each query and key head, before it is turned
     qkv_bias: bool | None = flag(None)  # None: as bias says
     head_bias: bool | None = flag(None)  # of the last projection; None: as bias says

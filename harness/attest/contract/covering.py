@@ -22,6 +22,30 @@ def pairwise(columns: Mapping[str, Sequence[Any]]) -> tuple[Mapping[str, Any], .
     return tuple({n: columns[n][place] for n, place in zip(names, row, strict=True)} for row in rows)
 
 
+def each_value(columns: Mapping[str, Sequence[Any]]) -> tuple[Mapping[str, Any], ...]:
+    """Rows in which every value appears, as many as the longest column; the row of first values is the last.
+
+    A column that has been gone through begins again at another place than its neighbours, so that values
+    which stood together once are told apart later.
+    """
+    if not all(columns.values()):
+        return ()
+
+    def row(number: int) -> Mapping[str, Any]:
+        return {
+            name: values[(number + _shift(place, number // len(values))) % len(values)]
+            for place, (name, values) in enumerate(columns.items())
+        }
+
+    count = max((len(values) for values in columns.values()), default=1)
+    return tuple(row(number) for number in (*range(1, count), 0))
+
+
+def _shift(place: int, turn: int) -> int:
+    """By how much later a column begins in its n-th turn: a digit of its place, another one in each turn."""
+    return place >> (turn - 1) if turn else 0
+
+
 @cache
 def _pairwise(columns: tuple[tuple[int, ...], ...]) -> tuple[tuple[int, ...], ...]:
     """The same over places in the columns.

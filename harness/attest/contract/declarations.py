@@ -51,6 +51,7 @@ class Implementation(Protocol):
     compiled          True if its components run compiled code; see CompiledComponent
     padding           where ids may hold padding, of none, right, left; packed: has LanguageModel.packed
     backends          names of ways to compute; every criterion runs on each, as config.options says
+    packages          installed packages that hold what is judged; the report names their versions
     batch_invariant   True if a row gives the same bits in batches of any size
     """
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from attest.contract.operation import OPERATIONS, Form, Kind, Operation, Port
 
-NAME, TAKES, GIVES = 27, 46, 36  # widths of the columns
+NAME, TAKES, GIVES = 30, 44, 36  # widths of the columns
 TIE = "\N{NO-BREAK SPACE}"
 HEADS = ("operation", "called with (keywords)", "returns (mapping of arrays)")
 

@@ -46,12 +46,13 @@ def multi_head(config: Config) -> Shapes:
 
 
 def heads(config: Config) -> Shapes:
-    """Queries of H heads, keys and values of G heads, norms of both, and the map of the joined heads."""
+    """Queries of H heads, keys and values of G heads, norms of both, sinks, the map of the joined heads."""
     D, d = config.d_model, config.d_head
     rows = {"query": config.num_heads * d, "key": config.kv_heads * d, "value": config.kv_heads * d}
     maps = {k: s for name, n in rows.items() for k, s in _linear(name, n, D, config, config.qkv_bias).items()}
     norms: Shapes = {"query_norm.weight": (d,), "key_norm.weight": (d,)} if config.qk_norm else {}
-    return {**maps, **norms, **_linear("output", D, config.num_heads * d, config)}
+    sinks: Shapes = {"sinks.weight": (config.num_heads,)} if config.sinks else {}
+    return {**maps, **norms, **sinks, **_linear("output", D, config.num_heads * d, config)}
 
 
 def relative(config: Config) -> Shapes:

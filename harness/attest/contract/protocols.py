@@ -137,6 +137,11 @@ class Trainer(Protocol):
 
     A batch has `source` (B, S) and `target` (B, T) = BOS ... EOS pad; the trainer shifts the target and makes
     the masks. Each step takes the next learning rate, counted from step 1.
+
+    A batch of a language model is `ids` (B, T), shifted as the target is. One of a masked language model is
+    `ids` (B, T) as mask_tokens hid them and `labels` (B, T), the id that is asked for where a token was
+    chosen and pad_id elsewhere; one of a classifier `ids` and `labels` (B,), the class of each row, all of
+    which count. Segments are of kind 0. What is said of tokens below holds for the labels that count.
     """
 
     model: Transformer

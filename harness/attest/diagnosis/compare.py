@@ -11,13 +11,15 @@ Shapes: B rows, T tokens.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from attest.contract import Array, Arrays, Config
 from attest.contract.parameters import shapes
+from attest.diagnosis.likeness import Diagnosis
+from attest.diagnosis.resemblance import LOGITS, in_numbers, nearest_defects
 from attest.diagnosis.tracing import Traced, hooked, reference_trace
 from attest.outcomes import Expected
 from attest.reference.oracle import expected
@@ -49,6 +51,8 @@ class Findings:
     first_wrong: str = ""
     last_good: str = ""
     notes: tuple[str, ...] = field(default=())
+    numbers: str = ""  # how the first wrong activation differs from what is right
+    nearest: Diagnosis | None = None  # None: nothing is wrong in a small model with the same options
 
     @property
     def right(self) -> bool:
@@ -64,27 +68,51 @@ def examine(
     trace: Traced | None = None,
 ) -> Findings:  # fmt: skip
     """Judge one implementation of a whole model on these inputs, and find where it goes wrong."""
+    found, seen, trace = _found(name, build, operation, config, parameters, inputs, trace)
+    if found.right and not found.first_wrong:
+        return found
+    at = found.first_wrong if found.way == "hooks" else LOGITS
+    numbers = in_numbers(_as_right(seen[at], trace[at], hidden_positions(inputs, config)), trace, at)
+    return replace(found, numbers=numbers, nearest=nearest_defects(build, operation, config, at))
+
+
+def _as_right(seen: Array, wanted: Expected, hidden: Array | None) -> Array:
+    """What is unspecified under padding counts as right."""
+    if hidden is None or seen.shape[: hidden.ndim] != hidden.shape:
+        return seen
+    return np.where(hidden[..., None], wanted.value, seen)
+
+
+def _found(
+    name: str, build: Build, operation: str, config: Config, parameters: Arrays, inputs: Arrays,
+    trace: Traced | None,
+) -> tuple[Findings, Arrays, Traced]:  # fmt: skip
+    """Where it goes wrong, what was seen of it, and what is right."""
     trace = trace or reference_trace(operation, config, parameters, inputs)
     component = build(config)
     component.load(parameters)
     hidden = hidden_positions(inputs, config)
     if not hasattr(component, "places") or not hasattr(component, "module"):
-        logits = ratio_of(component(**inputs)["logits"], trace["logits"], hidden)
-        return _by_depth(name, build, operation, config, parameters, inputs, logits)
+        given = {LOGITS: component(**inputs)[LOGITS]}
+        logits = ratio_of(given[LOGITS], trace[LOGITS], hidden)
+        return _by_depth(name, build, operation, config, parameters, inputs, logits), given, trace
     with hooked(component) as seen:
-        logits = ratio_of(component(**inputs)["logits"], trace["logits"], hidden)
+        seen[LOGITS] = component(**inputs)[LOGITS]
+    logits = ratio_of(seen[LOGITS], trace[LOGITS], hidden)
     found = tuple(
-        Activation(key, ratio_of(seen[key], wanted, hidden)) for key, wanted in trace.items() if key in seen
+        Activation(key, ratio_of(seen[key], wanted, hidden))
+        for key, wanted in trace.items()
+        if key in seen and key != LOGITS
     )
     if not found:
-        return _by_depth(name, build, operation, config, parameters, inputs, logits)
-    return _from_activations(name, logits, found)
+        return _by_depth(name, build, operation, config, parameters, inputs, logits), seen, trace
+    return _from_activations(name, logits, found), seen, trace
 
 
 def _from_activations(name: str, logits: float, found: tuple[Activation, ...]) -> Findings:
     wrong = next((i for i, activation in enumerate(found) if not activation.good), None)
     if wrong is None:
-        first = "" if logits <= 1 else "logits"
+        first = "" if logits <= 1 else LOGITS
         return Findings(name, logits, found, first_wrong=first, last_good=found[-1].name)
     last_good = found[wrong - 1].name if wrong else ""
     return Findings(name, logits, found, first_wrong=found[wrong].name, last_good=last_good)
@@ -155,8 +183,8 @@ def _error(build: Build, operation: str, config: Config, parameters: Arrays, inp
     own = {name: parameters[name] for name in shapes(operation, config)}
     component = build(config)
     component.load(own)
-    wanted = expected(operation, config, own, inputs)["logits"]
-    return ratio_of(component(**inputs)["logits"], wanted, hidden_positions(inputs, config))
+    wanted = expected(operation, config, own, inputs)[LOGITS]
+    return ratio_of(component(**inputs)[LOGITS], wanted, hidden_positions(inputs, config))
 
 
 def _surgery(

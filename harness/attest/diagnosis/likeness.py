@@ -8,31 +8,35 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any
+from itertools import chain, takewhile
+from types import CodeType
 
-from attest.boundary import Call, JudgedImplementation, Run
+from attest.boundary import JudgedImplementation, quiet
 from attest.contract import OPERATIONS
-from attest.diagnosis.answers import answer, comparable, cost, same_answer
+from attest.diagnosis.conditions import condition_of
+from attest.diagnosis.edits import edits
+from attest.diagnosis.executed import executed, may_matter
+from attest.diagnosis.fitted import fitted
+from attest.diagnosis.relations import relations, spread
+from attest.diagnosis.traces import Count, Trace, agrees, traces_of
 from attest.evidence import collecting
 from attest.judging.catalogue import Defect, defects
-from attest.judging.property import EXAMPLES, Property, run_property
+from attest.judging.property import Property, run_property
 from attest.order import milestone_order
 from attest.outcomes import NotOffered, NotRun, Violation
-from attest.records.failure import Basis, Likeness
-from attest.reference.implementation import ReferenceImplementation
+from attest.records.failure import Basis, Edited, Likeness, Measured
 from attest.spec import load_spec
 
-NEIGHBOURS = 40
-STEPS = 4  # of a trainer
 FIRST = 8  # a defect that answers none of these the same is not tried on the rest
 CLEAR = 8  # agreeing on this many cases and on all of them, a defect ends the search
 SURE = 0.9
-POSSIBLE = 0.3
+POSSIBLE = 0.6
 SHOWN = 2
-# A limit in calls, not in seconds: the same failure gets the same name on a busy machine. 6,000 calls let
-# every defect of six milestones answer FIRST cases of one or two calls.
+PLACES = 3  # classes that may be the place; more of them say nothing
+AS_RIGHT = 12  # cases without a fault in which a change of the reference must make none either
+# A limit in calls, not in seconds: the same failure gets the same name on a busy machine.
 MOST_CALLS = 6000
 
 
@@ -42,6 +46,8 @@ class Diagnosis:
 
     found: tuple[Likeness, ...] = ()
     compared: int = 0
+    edits: tuple[Edited, ...] = ()
+    measured: Measured = field(default_factory=Measured)
 
     @property
     def notable(self) -> tuple[Likeness, ...]:
@@ -53,40 +59,31 @@ class Diagnosis:
         return tuple(likeness for likeness in self.found if likeness.share >= POSSIBLE)[:SHOWN]
 
 
-@dataclass(frozen=True)
-class Trace:
-    """The calls of one case that differs from the reference; `by_value` where an answer does, not only an
-    exception."""
-
-    calls: Sequence[Call]
-    by_value: bool
-
-
-class Budget:
-    """Calls that may still be made."""
-
-    def __init__(self, calls: int) -> None:
-        self.left = calls
-
-    def spend(self, traces: Sequence[Trace]) -> bool:
-        """Whether there is enough left to put these traces to one more defect."""
-        self.left -= sum(cost(call) for trace in traces for call in trace.calls)
-        return self.left >= 0
-
-
 def diagnose(
     property: Property, impl: JudgedImplementation, case: str, *, seed: int, calls: int = MOST_CALLS
 ) -> Diagnosis:
-    """The defects that answer as this implementation does. Nothing where each comparison is a training."""
+    """The defects that answer as this implementation does, and where none does, the changes of the reference.
+
+    Nothing where each comparison is a training.
+    """
     if property.trains:
         return Diagnosis()
     candidates = _candidates(property.criterion)
-    heard = _traces(property, impl, case, seed)
-    with collecting():
-        telling = [trace for trace in map(_telling, heard) if trace is not None]
-        if telling:
-            return _by_answers(candidates, telling, Budget(calls))
-        return _by_complaint(candidates, property, impl, case)
+    with quiet(), collecting():
+        heard = traces_of(property, impl, case, seed)
+        telling = [trace for trace in heard if trace.tells]
+        if not telling:
+            return _by_complaint(candidates, property, impl, case)
+        seen = executed(telling[:FIRST])
+        found = _by_answers(candidates, telling, seen, Count(calls))
+        found = replace(found, measured=_measured(heard))
+        if any(likeness.agrees == likeness.cases for likeness in found.notable):
+            return found
+        return replace(found, edits=_by_edits(heard, seen, Count(calls)))
+
+
+def _measured(heard: Sequence[Trace]) -> Measured:
+    return Measured(condition_of(heard), tuple(relations(heard)), spread(heard))
 
 
 Rank = tuple[bool, bool, int]
@@ -123,96 +120,23 @@ def operations_of(criterion: str) -> frozenset[str]:
     return frozenset(need for need in found.needs if need in OPERATIONS) if found else frozenset()
 
 
-def _reference() -> JudgedImplementation:
-    return JudgedImplementation(ReferenceImplementation())
-
-
-def _traces(property: Property, impl: JudgedImplementation, case: str, seed: int) -> list[list[Call]]:
-    traces = []
-    if property.strategies:
-        traces.append(trace_of(property, impl, case, seed))
-        listening = replace(
-            property, check=_swallowing(property, traces), effort=_effort(property), shrinks=False
-        )
-        with collecting():
-            run_property(listening, impl, profile="quick", seed=seed + 1)
-    else:
-        traces.append(trace_of(property, impl, None, seed))
-    return [t for t in traces if t]
-
-
-def _effort(property: Property) -> float:
-    """How many calls may be spent: enough for forty cases, fewer where one case takes many calls."""
-    return min(1.0, property.effort) * (NEIGHBOURS - 1) / EXAMPLES["quick"]
-
-
-def _swallowing(property: Property, traces: list[list[Call]]) -> Any:
-    def check(impl: JudgedImplementation, **drawn: Any) -> None:
-        with _ears(impl) as calls:
-            _quietly(lambda: property.check(impl, **drawn))
-            _train_on(calls)
-        traces.append(calls)
-
-    return check
-
-
-def trace_of(property: Property, impl: JudgedImplementation, case: str | None, seed: int) -> list[Call]:
-    """The calls a property makes on one case."""
-    case = case if property.strategies else None
-    with collecting(), _ears(impl) as calls:
-        _quietly(lambda: run_property(property, impl, profile="quick", seed=seed, witness=case))
-        _train_on(calls)
-    return calls
-
-
-def _train_on(calls: Sequence[Call]) -> None:
-    """A property stops at the first wrong step; what the next ones do tells trainers apart."""
-    for run in [call for call in calls if isinstance(call, Run)]:
-        for _ in range(STEPS - len(run.batches)):
-            _quietly(lambda run=run: run.trainer.step(run.batches[-1]))
-
-
-class _ears:
-    """Collect the calls that an implementation answers while the body runs."""
-
-    def __init__(self, impl: JudgedImplementation) -> None:
-        self.impl = impl
-
-    def __enter__(self) -> list[Call]:
-        self.impl.calls = []
-        return self.impl.calls
-
-    def __exit__(self, *exception: object) -> None:
-        self.impl.calls = None
-
-
-def _quietly(run: Any) -> None:
-    try:
-        run()
-    except (Violation, NotOffered, NotRun):
-        return
-
-
-def _telling(calls: Sequence[Call]) -> Trace | None:
-    """The trace where it differs from the reference, else None."""
-    reference = _reference()
-    compared = [call for call in calls if comparable(call)]
-    wrong = [call for call in compared if not same_answer(answer(reference, call), call)]
-    return Trace(compared, any(call.outputs is not None for call in wrong)) if wrong else None
-
-
 def _by_answers(
-    candidates: Sequence[tuple[Rank, Defect]], telling: Sequence[Trace], budget: Budget
+    candidates: Sequence[tuple[Rank, Defect]],
+    telling: Sequence[Trace],
+    seen: frozenset[CodeType],
+    count: Count,
 ) -> Diagnosis:
-    """Stops after all defects of the rank in which one agrees clearly, or when the budget is spent."""
+    """Stops after all defects of the rank in which one agrees clearly, or when the calls are spent."""
     found: list[tuple[float, Rank, Likeness]] = []
     clear: Rank | None = None
     compared = 0
     for rank, defect in candidates:
-        if (clear is not None and rank > clear) or not budget.spend(telling[:FIRST]):
+        if (clear is not None and rank > clear) or count.spent:
             break
+        if not may_matter(defect.piece, seen):
+            continue
         compared += 1
-        likeness = _likeness(defect, telling, budget)
+        likeness = _likeness(defect, telling, count)
         if likeness is None:
             continue
         found.append((-likeness.share, rank, likeness))
@@ -222,16 +146,38 @@ def _by_answers(
     return Diagnosis(tuple(likeness for _, _, likeness in found), compared)
 
 
-def _likeness(defect: Defect, telling: Sequence[Trace], budget: Budget) -> Likeness | None:
+def _likeness(defect: Defect, telling: Sequence[Trace], count: Count) -> Likeness | None:
     """How often a defect answers as the implementation does; None where it never does in the first cases."""
-    defective = JudgedImplementation(defect.build())
-    agreeing = [trace for trace in telling[:FIRST] if _agrees(defective, trace)]
+    defective = defect.build()
+    agreeing = [trace for trace in telling[:FIRST] if agrees(trace, defective, count)]
     if not agreeing:
         return None
-    budget.spend(telling[FIRST:])
-    agreeing += [trace for trace in telling[FIRST:] if _agrees(defective, trace)]
+    agreeing += [trace for trace in telling[FIRST:] if agrees(trace, defective, count)]
     basis: Basis = "answers" if any(trace.by_value for trace in agreeing) else "exceptions"
     return Likeness(defect.name, len(agreeing), len(telling), basis)
+
+
+def _by_edits(heard: Sequence[Trace], seen: frozenset[CodeType], count: Count) -> tuple[Edited, ...]:
+    """The changes of the reference that give every answer of every case, of each class the first.
+
+    There are many of them, so all must agree: the wrong answers, by a number and not only by an exception,
+    and the right answers of the cases where nothing is wrong. Of several classes any may be the place.
+    """
+    telling = [trace for trace in heard if trace.tells]
+    if not any(trace.by_value for trace in telling):
+        return ()
+    quickest = sorted(telling, key=lambda trace: (not trace.by_value, len(trace.steps)))
+    quickest += [trace for trace in heard if not trace.tells][:AS_RIGHT]
+    slips = takewhile(lambda edit: not count.spent, edits(seen))
+    found: dict[str, Edited] = {}
+    for edit in chain(slips, fitted(telling, seen, Count(MOST_CALLS // 2))):
+        kind = edit.place.partition(".")[0]
+        made = edit.build()
+        if kind not in found and all(agrees(trace, made, count) for trace in quickest):
+            found[kind] = Edited(edit.place, edit.before, edit.after, len(telling))
+        if len(found) > PLACES:
+            return ()
+    return tuple(found.values())
 
 
 def _by_complaint(
@@ -280,7 +226,3 @@ def _near(one: float | None, other: float | None) -> bool:
     if not (math.isfinite(one) and math.isfinite(other)):
         return math.isfinite(one) == math.isfinite(other)
     return math.isclose(one, other, rel_tol=1e-3, abs_tol=1e-9)
-
-
-def _agrees(impl: JudgedImplementation, trace: Trace) -> bool:
-    return all(same_answer(answer(impl, call), call) for call in trace.calls)

@@ -7,9 +7,11 @@ gets the same arrays. What was asked can then be put to the reference, or writte
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -64,6 +66,7 @@ class Recording:
 
     def __init__(self) -> None:
         self.steps: list[Step] = []
+        self.objects: dict[int, Any] = {}  # what a step gave, where that is no data
 
     def implementation(self, real: Any) -> Any:
         """A stand-in for an implementation; what is asked of it becomes steps."""
@@ -83,7 +86,10 @@ class Recording:
             raise
         changed = tuple(name for name, before in kept[1].items() if _has_changed(named[name], before))
         self.steps[number] = Step(target, method, *kept, numbers_of(result), changed)
-        return self._shown(result, Ref(number))
+        shown = self._shown(result, Ref(number))
+        if not is_data(result):
+            self.objects[number] = shown
+        return shown
 
     def _shown(self, value: Any, ref: Ref) -> Any:
         """The value itself where it is data, stand-ins for the objects in it."""
@@ -168,21 +174,46 @@ def _has_changed(now: Any, before: Any) -> bool:
     )
 
 
-def asked_again(steps: list[Step], implementation: Any) -> list[Mapping[str, Array] | None]:
-    """The numbers another implementation gives in each step; None where it raises or cannot be asked."""
+@dataclass(frozen=True)
+class Answer:
+    """What an implementation says to a step: numbers by their place, or the class of what it raised."""
+
+    values: Mapping[str, Array]
+    raised: str = ""
+
+
+def answers(steps: Sequence[Step], implementation: Any) -> Iterator[tuple[int, Answer]]:
+    """What another implementation says to each step, asked as the answers are taken."""
     results: dict[int, Any] = {}
-    answers: list[Mapping[str, Array] | None] = []
-    for number, step in enumerate(steps):
-        try:
-            target = _resolved(step.target, results, implementation)
-            function = target if step.method == "__call__" else getattr(target, step.method)
-            args = [_resolved(a, results, implementation) for a in step.args]
-            kwargs = {name: _resolved(a, results, implementation) for name, a in step.kwargs.items()}
-            results[number] = function(*args, **kwargs)
-            answers.append(numbers_of(results[number]))
-        except Exception:
-            answers.append(None)
-    return answers
+    folders: dict[str, str] = {}
+    with ExitStack() as stack:
+        for number, step in enumerate(steps):
+            try:
+                target = _resolved(step.target, results, implementation)
+                function = target if step.method == "__call__" else getattr(target, step.method)
+                args = [_resolved(a, results, implementation) for a in step.args]
+                kwargs = {name: _resolved(a, results, implementation) for name, a in step.kwargs.items()}
+                if step.method in ("save", "load"):
+                    args = [_own_folder(a, folders, stack) for a in args]
+                results[number] = function(*args, **kwargs)
+                answer = Answer(numbers_of(results[number]))
+            except Exception as error:
+                answer = Answer({}, raised=type(error).__name__)
+            yield number, answer
+
+
+def asked_again(steps: Sequence[Step], implementation: Any) -> list[Mapping[str, Array] | None]:
+    """The numbers another implementation gives in each step; None where it raises or cannot be asked."""
+    return [None if answer.raised else answer.values for _, answer in answers(steps, implementation)]
+
+
+def _own_folder(value: Any, folders: dict[str, str], stack: ExitStack) -> Any:
+    """A directory of its own for each that was named: the one of the run may be gone, or held by others."""
+    if not isinstance(value, str):
+        return value
+    if value not in folders:
+        folders[value] = stack.enter_context(TemporaryDirectory())
+    return folders[value]
 
 
 def _resolved(value: Any, results: Mapping[int, Any], implementation: Any) -> Any:

@@ -8,7 +8,7 @@ the weight `decoder.3.feed_forward.outer.weight` reads.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,12 +16,10 @@ import numpy as np
 
 from attest.contract import Array, Arrays, Config
 from attest.outcomes import Expected
-from attest.reference.assembly import Parts, oracle_parts
+from attest.reference.assembly import SLOTS, Parts, oracle_parts
 from attest.reference.operations import run
 from attest.reference.oracle import EPSILON
 from attest.reference.parts.embedding import Logits
-from attest.reference.parts.linear import Linear
-from attest.reference.parts.norms import LayerNorm, RMSNorm
 from attest.reference.parts.part import Part
 from attest.reference.scope import Scope
 from attest.reference.tape import Var, bound, leaf
@@ -41,34 +39,31 @@ class Notes:
         self.found.setdefault(f"{name}:out", Expected(given.value, bound(given)))
 
 
-def traced_parts(config: Config, notes: Notes, *pieces: type[Part]) -> Parts:
-    """The oracle's parts, with maps and norms that write down what they read and give."""
+def traced_parts(config: Config, notes: Notes, pieces: Sequence[type[Part]] | None = None) -> Parts:
+    """Parts with maps and norms that write down what they read and give: the oracle's, or the reference's
+    with these pieces.
 
-    class TracedLinear(Linear):
-        def __call__(self, x: Var, p: Scope, name: str) -> Var:
-            y = super().__call__(x, p, name)
-            notes.note(f"{p.prefix}{name}", x, y)
-            return y
+    A piece that takes the place of one of them is traced too: the traced class is derived from it.
+    """
+    made = oracle_parts if pieces is None else Parts
+    parts = made(config, *(pieces or ()))
+    kinds: list[tuple[type[Any], Callable[..., str]]] = [
+        (type(parts.linear), lambda p, name: f"{p.prefix}{name}"),
+        (type(parts.norm), lambda p: p.prefix.removesuffix(".")),
+        (type(parts.logits), lambda p: "projection"),
+    ]
+    return made(config, *(pieces or ()), *(_traced(kind, named, notes) for kind, named in kinds))
 
-    class TracedLayerNorm(LayerNorm):
-        def __call__(self, x: Var, p: Scope) -> Var:
-            y = super().__call__(x, p)
-            notes.note(p.prefix.removesuffix("."), x, y)
-            return y
 
-    class TracedRMSNorm(RMSNorm):
-        def __call__(self, x: Var, p: Scope) -> Var:
-            y = super().__call__(x, p)
-            notes.note(p.prefix.removesuffix("."), x, y)
-            return y
+def _traced(kind: type[Any], named: Callable[..., str], notes: Notes) -> type[Part]:
+    """The same part, which notes what it reads and gives under the name of its parameters."""
 
-    class TracedLogits(Logits):
-        def __call__(self, x: Var, p: Scope) -> Var:
-            y = super().__call__(x, p)
-            notes.note("projection", self.scaled(x), y)
-            return y
+    def call(self: Any, x: Var, p: Scope, *name: str) -> Var:
+        y: Var = kind.__call__(self, x, p, *name)
+        notes.note(named(p, *name), self.scaled(x) if isinstance(self, Logits) else x, y)
+        return y
 
-    return oracle_parts(config, TracedLinear, TracedLayerNorm, TracedRMSNorm, TracedLogits, *pieces)
+    return type(f"Traced{kind.__name__}", (kind,), {"__call__": call})
 
 
 class Streamed(Mapping[str, Var]):
@@ -89,12 +84,38 @@ class Streamed(Mapping[str, Var]):
 
 def reference_trace(operation: str, config: Config, parameters: Arrays, inputs: Arrays) -> Traced:
     """Every activation of the reference with its bound, in order, `logits` last."""
+    return defect_trace(operation, config, parameters, inputs, None)
+
+
+def defect_trace(
+    operation: str, config: Config, parameters: Arrays, inputs: Arrays, pieces: Sequence[type[Part]] | None
+) -> Traced:
+    """The same with pieces of a known defect in place of those of the reference; None: the oracle's."""
     notes = Notes()
     scope = Scope(Streamed(parameters, EPSILON[config.dtype]))
     with np.errstate(all="ignore"):
-        outputs = run(traced_parts(config, notes), operation, scope, inputs)
+        outputs = run(traced_parts(config, notes, pieces), operation, scope, inputs)
     final = {name: Expected(var.value, bound(var)) for name, var in outputs.items()}
     return {**notes.found, **final}
+
+
+class _Noting(Parts):
+    """Parts that note which of them are asked for."""
+
+    asked: set[str] | None = None
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in SLOTS and (asked := object.__getattribute__(self, "asked")) is not None:
+            asked.add(name)
+        return object.__getattribute__(self, name)
+
+
+def used_parts(operation: str, config: Config, parameters: Arrays, inputs: Arrays) -> set[type[Part]]:
+    """The classes of the reference that one run of this model needs."""
+    parts = _Noting(config)
+    parts.asked = set()
+    run(parts, operation, Scope(Streamed(parameters, EPSILON[config.dtype])), inputs)
+    return {SLOTS[name].chosen(config) for name in parts.asked}
 
 
 @contextmanager

@@ -5,7 +5,7 @@
 Every known defect is presented under another name to the criterion that kills it first, and so is every
 re-implementation that a file with FAULTS (defect to criterion) and Stranger(defect) holds. A stranger counts
 as named when its defect is among the best matches. `every=6` presents every sixth known defect. With all
-milestones docs/diagnosis.md is written.
+milestones the table of docs/diagnosis.md is written.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import runpy
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -122,17 +122,15 @@ def table(namings: Iterable[Naming]) -> Iterator[str]:
             yield f"| {n.truth} | {n.criterion} | {', '.join(n.named[:2]) or 'none'} |"
 
 
-PAGE = """# How well the diagnosis does
+PAGE = Path("docs/diagnosis.md")
+BEGIN, END = "<!-- table of strangers -->", "<!-- end of the table -->"
 
-When a criterion fails, the implementation's answers on the failing case and about forty others are compared
-with those of known defects, the likeliest first. The table is made by `{command}`: known defects, and
-torch re-implementations written apart from them, are presented under another name to the criterion that names
-them first. One counts as named when its own defect is among the best matches.
 
-Those faults are in the catalogue. How the diagnosis does on faults that are not is measured in
-[trial.md](trial.md), and it is much less.
-
-"""
+def with_table(page: str, command: str, lines: Sequence[str]) -> str:
+    """The page with this table in place of the one between its marks."""
+    before, _, rest = page.partition(BEGIN)
+    after = rest.partition(END)[2]
+    return "\n".join([f"{before}{BEGIN}", f"`{command}`:", "", *lines, "", f"{END}{after}"])
 
 
 def main(arguments: list[str]) -> int:
@@ -153,9 +151,8 @@ def main(arguments: list[str]) -> int:
     lines = list(table(namings))
     print("\n".join(lines))
     if not milestones:
-        Path("docs").mkdir(exist_ok=True)
         command = " ".join(("python -m attest.diagnosis.trial", *arguments))
-        Path("docs/diagnosis.md").write_text(PAGE.format(command=command) + "\n".join(lines) + "\n")
+        PAGE.write_text(with_table(PAGE.read_text(encoding="utf-8"), command, lines), encoding="utf-8")
     return 0 if namings and sum(n.right for n in namings) >= 0.9 * len(namings) else 1
 
 

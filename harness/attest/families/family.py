@@ -19,6 +19,7 @@ class HuggingFaceNames:
 
     model: str
     config: str
+    attentions: tuple[str, ...] = ("sdpa", "eager")
     constants: Mapping[str, Any] = field(default_factory=dict)
     fields: Mapping[str, str] = field(default_factory=dict)  # their key -> a field or property of Config
 
@@ -36,6 +37,7 @@ class Family:
     names: Mapping[str, str]  # canonical name -> the name elsewhere; {i} is the number of the layer
     huggingface: HuggingFaceNames
     dtypes: tuple[str, ...] = ("float32", "float64", "bfloat16")  # in which the known code really computes
+    prefix: str = ""  # of the names in a whole model, which a model that was saved without its head lacks
 
     def values(self, option: str) -> Any:
         """The values of an option in this family, or "any"."""

@@ -17,7 +17,7 @@ from attest.spec_file import parsed
 from attest.spelling import nearest
 
 KEYS = frozenset(
-    {"title", "inherits", "operation", "operations", "dtypes", "fixed", "free", "names", "huggingface"}
+    "title inherits operation operations dtypes prefix fixed free names huggingface".split()  # noqa: SIM905
 )
 TABLES = ("fixed", "free", "names", "huggingface")
 DTYPES = ("float64", "float32", "bfloat16", "float16")
@@ -63,9 +63,10 @@ def read_family(path: Path) -> Family:
     dtypes = tuple(_texts(path, data, "dtypes")) if "dtypes" in data else Family.dtypes
     if unknown := [d for d in dtypes if d not in DTYPES]:
         refuse(path, f"dtypes: {unknown[0]!r} is unknown; use some of {', '.join(DTYPES)}")
+    prefix = _text(path, data, "prefix") if "prefix" in data else ""
     names = _names(path, _table(path, data, "names"))
     found = Family(
-        path.stem, title, operation, operations, fixed, free, names, _huggingface(path, data), dtypes
+        path.stem, title, operation, operations, fixed, free, names, _huggingface(path, data), dtypes, prefix
     )
     _check_names(path, found)
     return found
@@ -171,7 +172,7 @@ def _names(path: Path, table: Mapping[str, Any]) -> dict[str, str]:
 
 def _huggingface(path: Path, data: Mapping[str, Any]) -> HuggingFaceNames:
     table = _table(path, data, "huggingface")
-    known = ("model", "config", "constants", "fields")
+    known = ("model", "config", "attentions", "constants", "fields")
     for key in table:
         if key not in known:
             refuse(path, f"huggingface.{key} is unknown; {nearest(key, known)}")
@@ -180,7 +181,10 @@ def _huggingface(path: Path, data: Mapping[str, Any]) -> HuggingFaceNames:
         if not isinstance(own, str) or not hasattr(Config(), own):
             refuse(path, f"huggingface.fields.{key}={own!r} is no field of the config; {_near_field(own)}")
     model, config = _text(path, table, "model"), _text(path, table, "config")
-    return HuggingFaceNames(model, config, _table(path, table, "constants"), fields)
+    attentions = HuggingFaceNames.attentions
+    if "attentions" in table:
+        attentions = tuple(_texts(path, table, "attentions"))
+    return HuggingFaceNames(model, config, attentions, _table(path, table, "constants"), fields)
 
 
 def _near_field(name: Any) -> str:

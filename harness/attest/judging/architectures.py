@@ -23,6 +23,8 @@ class ArchitectureCase(Case):
 
     own_options: ClassVar[Mapping[str, str]] = {}  # fields of the case, and the options that they are
     widens: ClassVar[str] = ""  # the field that makes heads wider
+    # Rows of options where every config costs a build: each is a step of training and four of writing.
+    most_rows: ClassVar[int] = 2
 
     architecture: Architecture = ENCODER_DECODER
     pick: int = 0  # 0: the options are those that are written
@@ -62,7 +64,8 @@ class ArchitectureCase(Case):
             return case
         plain, operation = case.but(pick=0, options=""), self.architecture.operation
         free = options_of(operation)
-        row = picked_options(impl, operation, free, max(self.pick, 1), plain.chosen_config, case.wanted)
+        config, most = plain.chosen_config, self.most_rows if case.fixed else 0
+        row = picked_options(impl, operation, free, max(self.pick, 1), config, case.wanted, most)
         own = {name: row.pop(option) for name, option in self.own_options.items() if option in row}
         return plain.but(options=written_options(row), **own).turnable()
 

@@ -125,6 +125,8 @@ class OperationCase(Case):
     stands_for: ClassVar[Mapping[str, str]] = {}
     constants: ClassVar[Mapping[str, Any]] = {"num_heads": 1}
     free: ClassVar[tuple[str, ...]] = ()
+    # Rows of options where every config costs a build: one for each of the most values that an option has.
+    most_rows: ClassVar[int] = 6
 
     pick: int = 0  # 0: the options are those that are written
     wants: str = ""  # options as a word, as in positions:rotary,window:3
@@ -149,7 +151,8 @@ class OperationCase(Case):
         if not self.pick:
             return self
         plain, wanted = self.but(pick=0, wants="", options=""), read_options(self.wants)
-        row = picked_options(impl, self.operation, self.free, self.pick, plain.config, wanted)
+        most = self.most_rows if self.fixed else 0
+        row = picked_options(impl, self.operation, self.free, self.pick, plain.config, wanted, most)
         return plain.but(options=written_options(row))
 
     @property
@@ -171,6 +174,10 @@ class OperationCase(Case):
             attends="num_heads" in self.record.reads,
         )
         return self.but(**sizes).settled()
+
+    def with_rows(self, rows: int) -> Self:
+        """This case with so many rows in a batch."""
+        return self.but(B=rows).settled() if "B" in self.lengths else self
 
     @property
     def is_large(self) -> bool:

@@ -58,12 +58,14 @@ def picked_options(
     pick: int,
     config: Config,
     wanted: Mapping[str, Any],
+    most: int = 0,
 ) -> dict[str, Any]:
     """The row that `pick` takes of the claimed combinations of the free options, made to fit the config.
 
-    NotClaimed where no combination holds what is wanted.
+    `most`: only so many rows, and few of them, for an implementation that pays for every config. NotClaimed
+    where no combination holds what is wanted.
     """
-    rows = impl.claims.rows(operation, free, wanted)
+    rows = impl.claims.rows(operation, free, wanted, few=bool(most))[: most or None]
     if not rows:
         told = ", ".join(f"{name}={value}" for name, value in wanted.items())
         raise NotClaimed(f"{operation} with {told} is not claimed")

@@ -36,6 +36,9 @@ SIZES: Mapping[
     "max_len": POSITIONS,
 }
 
+# Rows of a batch in one further case, its other sizes as drawn: beyond groups of 8, 16 and 32.
+ROWS = 33
+
 # Keys that are hidden at the beginning of a row. Block kernels fail where a whole leading block is hidden.
 RUNS = (1, 2, 4, 8, 16, 32, 64, 128)
 SHOWN = 0.6  # share of the other keys that may be seen
@@ -54,10 +57,15 @@ def enlarged(drawn: Mapping[str, Any], width: int) -> dict[str, Any]:
     return {name: x.enlarged(width) if hasattr(x, "enlarged") else x for name, x in drawn.items()}
 
 
-def large_examples(drawn: list[dict[str, Any]], count: int) -> list[dict[str, Any]]:
-    """Enlarged examples, up to `count` for each operation: of its first one and of its first that hides keys.
+def crowded(drawn: Mapping[str, Any]) -> dict[str, Any]:
+    """What was drawn, with every case at many rows."""
+    return {name: x.with_rows(ROWS) if hasattr(x, "with_rows") else x for name, x in drawn.items()}
 
-    None where nothing of them can be enlarged.
+
+def large_examples(drawn: list[dict[str, Any]], count: int) -> list[dict[str, Any]]:
+    """Enlarged examples, up to `count` for each operation: of its first and of its first that hides keys.
+
+    Beside two of them, two further ones have many rows. None where nothing of them can be enlarged.
     """
     operations: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for example in drawn:
@@ -67,6 +75,12 @@ def large_examples(drawn: list[dict[str, Any]], count: int) -> list[dict[str, An
         for examples in operations.values()
         for example, width in zip(_varied(examples)[:count], WIDTHS)
     ]
+    if count > 1:
+        # Two of them, because a mask may be shared by the rows.
+        last = [
+            example for examples in operations.values() for example in (_hiding(examples) or examples)[-2:]
+        ]
+        made += [(example, crowded(example)) for example in last]
     return [large for example, large in made if large != example]
 
 
@@ -76,12 +90,17 @@ def _operations(example: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _varied(examples: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The first, then one with a mask that hides something, then the others."""
-    masked = [example for example in examples if any(getattr(x, "hides", False) for x in example.values())]
+    masked = _hiding(examples)
     chosen: list[dict[str, Any]] = []
     for example in (*examples[:1], *masked[:1], *examples[1:]):
         if example not in chosen:
             chosen.append(example)
     return chosen
+
+
+def _hiding(examples: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Those with a mask that may hide something."""
+    return [example for example in examples if any(getattr(x, "hides", False) for x in example.values())]
 
 
 def hiding_mask(rng: np.random.Generator, shape: tuple[int, ...], reach: Any = None) -> Array:

@@ -37,6 +37,73 @@ class Likeness:
 
 
 @dataclass(frozen=True)
+class Edited:
+    """A change of one method of the reference after which it gives the implementation's answers."""
+
+    place: str  # the class and the method: Ranking.length_penalty
+    before: str
+    after: str
+    cases: int  # that it was compared on, and agreed on all of them
+
+    @property
+    def confidence(self) -> Confidence:
+        """Low where the agreement may be chance."""
+        return "high" if self.cases >= FEW else "low"
+
+
+Relation = Literal["factor", "factors", "offset", "zero", "input", "order"]
+
+
+@dataclass(frozen=True)
+class Condition:
+    """Under what settings all wrong answers were given."""
+
+    settings: tuple[str, ...]  # what it is about
+    test: str  # as it reads: schedule='cosine'
+    wrong: int
+    right: int
+    right_under_it: int = 0
+
+
+@dataclass(frozen=True)
+class Deviant:
+    """How wrong answers relate to the right ones, in each of them."""
+
+    relation: Relation
+    what: str  # the output or gradient
+    value: str = ""  # the factor, the number added, or the input that came back
+    answers: int = 0
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Which of the things that are answered together are wrong, and which are always right."""
+
+    wrong: tuple[str, ...]
+    right: tuple[str, ...]
+    answers: int
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What is true of the wrong answers, whatever their cause."""
+
+    condition: Condition | None = None
+    relations: tuple[Deviant, ...] = ()
+    spread: Spread | None = None
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> Measured:
+        """The inverse of `dataclasses.asdict`."""
+        condition, spread = data["condition"], data["spread"]
+        return cls(
+            Condition(**{**condition, "settings": tuple(condition["settings"])}) if condition else None,
+            tuple(Deviant(**relation) for relation in data["relations"]),
+            Spread(tuple(spread["wrong"]), tuple(spread["right"]), spread["answers"]) if spread else None,
+        )
+
+
+@dataclass(frozen=True)
 class Replay:
     """What a run needs to see the failure again. An empty case: the property draws nothing."""
 
@@ -69,6 +136,8 @@ class Failure:
     required: str = ""
     likenesses: tuple[Likeness, ...] = ()
     compared: int = 0
+    edits: tuple[Edited, ...] = ()  # where no known defect agrees on all cases
+    measured: Measured = Measured()
     replay: Replay | None = None
     reproduction: Reproduction = Reproduction()
 
@@ -81,6 +150,8 @@ class Failure:
         """The inverse of `dataclasses.asdict`."""
         parts: dict[str, Any] = dict(data)
         parts["likenesses"] = tuple(Likeness(**likeness) for likeness in data["likenesses"])
+        parts["edits"] = tuple(Edited(**edit) for edit in data.get("edits", ()))
+        parts["measured"] = Measured.from_data(data["measured"]) if "measured" in data else Measured()
         parts["replay"] = Replay(**data["replay"]) if data["replay"] else None
         parts["reproduction"] = Reproduction(**data["reproduction"])
         return cls(**parts)

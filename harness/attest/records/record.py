@@ -42,6 +42,7 @@ class Record:
     widened: float = 1.0
     policy: str = ""  # how drawn cases were narrowed, as the implementation asked
     claims: str = ""  # what the implementation claims beside the model of 2017
+    packages: str = ""  # what is judged comes from these, with versions
     features: tuple[str, ...] = ()  # those of the criterion that are claimed
     data: Mapping[str, Any] = field(default_factory=dict)  # curves and pictures for the report
     blocked_by: tuple[str, ...] = ()

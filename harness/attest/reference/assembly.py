@@ -40,6 +40,7 @@ from attest.reference.parts.part import Part
 from attest.reference.parts.positions import Positions
 from attest.reference.parts.probabilities import CrossEntropy, Softmax
 from attest.reference.parts.relative_positions import POSITIONS, Alibi, PairByPair, Relative, Rotary
+from attest.reference.parts.rotary_scaling import SCALINGS, Scaling
 from attest.reference.training.loss import Loss, MaskedLoss, Shift, TextLoss
 from attest.reference.training.optimisation import Adam, Clipping, Schedule
 from attest.reference.training.updates import AdamW, Momentum, PlainAdam, Sgd
@@ -74,6 +75,7 @@ SLOTS: Mapping[str, Slot] = {
     "block_sparse": _only(BlockSparse),
     "positions": Slot(POSITIONS, field="positions"),
     "rotary": _only(Rotary),
+    "rotary_scaling": Slot(SCALINGS, field="rotary_scaling"),
     "alibi": _only(Alibi),
     "relative": _only(Relative),
     "embedding": _only(Embedding),
@@ -124,6 +126,7 @@ class Parts:
     block_sparse: BlockSparse
     positions: Positions
     rotary: Rotary
+    rotary_scaling: Scaling
     alibi: Alibi
     relative: Relative
     embedding: Embedding

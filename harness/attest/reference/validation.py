@@ -31,9 +31,11 @@ class ConfigRules:
         self.check_heads()
         self.check_inner_width()
         self.check_dropout()
+        self.check_numbers()
         self.check_choices()
         self.check_options()
         self.check_rotated_width()
+        self.check_scaling()
         self.check_special_ids()
         self.check_training()
 
@@ -75,6 +77,12 @@ class ConfigRules:
         for name, _ in self.fields(Holds.SHARE):
             check_share(name, getattr(self.config, name))
 
+    def check_numbers(self) -> None:
+        for name, _ in (*self.fields(Holds.NUMBER), *self.fields(Holds.NUMBER, training=True)):
+            value = getattr(self.config, name)
+            if not (math.isfinite(value) and value >= 0):
+                raise ValueError(f"{name}={value} must be finite and at least 0; give a small number")
+
     def check_choices(self) -> None:
         for name, rule in self.fields(Holds.CHOICE):
             check_choice(name, getattr(self.config, name), rule)
@@ -90,6 +98,11 @@ class ConfigRules:
         """Of heads whose width the config knows; `rotary` by itself sees it when it is called."""
         if {"positions", "num_heads"} <= self.reads and self.config.positions == "rotary":
             rotated_width(self.config.d_head, self.config.rotary_fraction)
+
+    def check_scaling(self) -> None:
+        """The numbers of a rule that scales rotary angles, where there is one."""
+        if "rotary_scaling" in self.reads and self.config.rotary_scaling != "none":
+            check_scaling(self.config)
 
     def check_special_ids(self) -> None:
         """A component that reads only pad_id takes one outside its vocabulary: then nothing is padding."""
@@ -288,6 +301,19 @@ def rotated_width(width: int, fraction: float) -> int:
             "choose another width or fraction"
         )
     return rotated
+
+
+def check_scaling(config: Config) -> None:
+    """A factor of at least 1, and fast pairs that turn more often than slow ones."""
+    if config.rotary_factor < 1:
+        raise ValueError(f"rotary_factor={config.rotary_factor!r} must be at least 1; use 1 to scale nothing")
+    slow, fast = config.rotary_slow_turns, config.rotary_fast_turns
+    if config.rotary_scaling != "linear" and not slow < fast:
+        raise ValueError(
+            f"rotary_slow_turns={slow!r} must be below rotary_fast_turns={fast!r}; exchange them"
+        )
+    if config.rotary_scaling == "yarn" and config.rotary_base <= 1:
+        raise ValueError(f"rotary_base={config.rotary_base!r} must be above 1 for yarn; give 10000")
 
 
 def check_training_field(name: str, value: Any, rule: Rule) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,14 +25,14 @@ from attest.report.rows import (
     MilestoneRow,
     SelectionRow,
 )
-from attest.report.wording import looks_like, replay_command
+from attest.report.wording import looks_like, measured_text, replay_command
 from attest.spec import Criterion, MilestoneSpec, Spec
 
 FORMAT = 1
 MET, MET_WITH_KNOWN, NOT_MET = "met", "met with known failures", "not met"
 _TEXT = ("title", "statement", "why", "hint")
 _LISTS = ("acceptance", "sources", "stands_on")
-_ELSEWHERE = ("implementation", "criterion", "milestone", "spec_version", "policy", "claims")
+_ELSEWHERE = ("implementation", "criterion", "milestone", "spec_version", "policy", "claims", "packages")
 
 
 def report_document(label: str, records: Sequence[Record], spec: Spec, plan: Plan | None = None) -> Document:
@@ -51,6 +52,8 @@ def report_document(label: str, records: Sequence[Record], spec: Spec, plan: Pla
         "seed": plan.seed if plan else _only([r["seed"] for r in rows]),
         "policy": max((r.policy for r in records), default=""),
         "claims": max((r.claims for r in records), default=""),
+        "packages": max((r.packages for r in records), default=""),
+        "day": datetime.now(UTC).date().isoformat(),
         "environment": environment(),
         "selection": selection(spec, selected, records),
         "milestones": [m for m in milestones if m["criteria"]],
@@ -151,6 +154,7 @@ def failure_row(criterion: Criterion, record: Record, target: Target | None) -> 
         "property": failure.property,
         "ratio": failure.ratio,
         "looks_like": looks_like(failure),
+        "measured": list(measured_text(failure.measured)),
         "replay": replay_command(failure.replay or _replay(record, target)),
         "limit": failure.limit,
         "likenesses": _likenesses(failure),

@@ -6,6 +6,8 @@ import platform
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
+from attest.machine import emulated_cuda
+
 PACKAGES = ("numpy", "torch", "hypothesis")
 
 
@@ -21,8 +23,9 @@ def _environment() -> tuple[tuple[str, str | None], ...]:
 
 
 def environment() -> dict[str, str | None]:
-    """Versions of what computes, None for what is not installed."""
-    return dict(_environment())
+    """Versions of what computes, None for what is not installed; and whether a CUDA device was emulated."""
+    emulated = emulated_cuda()
+    return dict(_environment()) | ({"cuda": emulated} if emulated else {})
 
 
 def _version(package: str) -> str | None:

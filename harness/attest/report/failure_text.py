@@ -1,4 +1,4 @@
-"""A failure as a person reads it: required, seen, case, looks like, replay."""
+"""A failure as a person reads it: required, seen, case, looks like, measured, replay."""
 
 from __future__ import annotations
 
@@ -42,6 +42,8 @@ def failure_parts(row: CriterionRow) -> Iterator[tuple[str, str]]:
         yield "case", one_line(failure["case"])
     if failure["looks_like"]:
         yield "looks like", one_line(failure["looks_like"])
+    for sentence in failure.get("measured", ()):
+        yield "measured", one_line(sentence)
     if row["blocked_by"]:
         yield "stands on", f"{', '.join(row['blocked_by'])}, which failed"
     if row["verdict"] == KNOWN:

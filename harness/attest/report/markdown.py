@@ -131,7 +131,10 @@ def _settings(document: Document) -> str:
     narrowed = f" The implementation asked for narrowed cases: {escaped(policy)}." if policy else ""
     claims = document.get("claims", "")
     claimed = f" The implementation declares {escaped(claims)}." if claims else ""
-    return f"Spec {document['spec_version']}, profile {profile}, seed {seed}.{narrowed}{claimed}"
+    packages = document.get("packages", "")
+    judged = f" What is judged is of {escaped(packages)}." if packages else ""
+    day = f" Judged on {document['day']}." if "day" in document else ""
+    return f"Spec {document['spec_version']}, profile {profile}, seed {seed}.{narrowed}{claimed}{judged}{day}"
 
 
 def _table(rows: Sequence[CriterionRow]) -> Iterator[str]:

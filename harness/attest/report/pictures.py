@@ -114,12 +114,17 @@ def _heat_cell(value: Any, low: float, high: float, x: float, y: float, size: fl
 
 def _samples(samples: Sequence[Mapping[str, Any]]) -> Iterator[Markup]:
     """A table of inputs, outputs and what was wanted."""
-    head = element("tr", *(element("th", name, scope="col") for name in ("input", "output", "wanted", "")))
-    rows = [_sample(sample) for sample in samples[:20]]
+    known = any(sample.get("wanted") is not None for sample in samples[:20])
+    names = ("input", "output", *(("wanted", "") if known else ()))
+    head = element("tr", *(element("th", name, scope="col") for name in names))
+    rows = [_sample(sample, known) for sample in samples[:20]]
     yield element("table", element("thead", head), element("tbody", *rows), class_="samples")
 
 
-def _sample(sample: Mapping[str, Any]) -> Markup:
+def _sample(sample: Mapping[str, Any], known: bool) -> Markup:
+    """`known`: whether what is wanted has a column."""
+    if not known:
+        return element("tr", *(element("td", _tokens(sample.get(name))) for name in ("input", "output")))
     cells = [element("td", _tokens(sample.get(name))) for name in ("input", "output", "wanted")]
     wanted = sample.get("wanted")
     mark = "" if wanted is None else "equal" if wanted == sample.get("output") else "differs"

@@ -19,7 +19,7 @@ class LikenessRow(TypedDict):
 
 
 class FailureRow(TypedDict):
-    """A failure with its prose: `looks_like` and `replay` are made from the data beside them."""
+    """A failure with its prose: `looks_like`, `measured` and `replay` are made from the data beside them."""
 
     required: str
     seen: str
@@ -29,6 +29,7 @@ class FailureRow(TypedDict):
     looks_like: str
     replay: str
     limit: NotRequired[str]
+    measured: NotRequired[list[str]]
     likenesses: NotRequired[list[LikenessRow]]
     compared: NotRequired[int]
     reproduction: NotRequired[str]
@@ -117,6 +118,8 @@ class Document(TypedDict):
     seed: int | None
     policy: NotRequired[str]
     claims: NotRequired[str]
+    packages: NotRequired[str]
+    day: NotRequired[str]
     shard: NotRequired[ShardRow]
     environment: dict[str, str | None]
     selection: SelectionRow

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from attest.records.failure import FEW, Failure, Likeness, Replay
+from attest.contract.features import FEATURES
+from attest.records.failure import FEW, Deviant, Edited, Failure, Likeness, Measured, Replay
 from attest.report.rows import MilestoneRow
 
 
 def claimed_text(milestone: MilestoneRow) -> str:
-    """The features that a milestone was judged for."""
-    return ", ".join(milestone.get("claimed", ()))
+    """The features that a milestone was judged for, in words; one of a plugin's own keeps its name."""
+    claimed = milestone.get("claimed", ())
+    return ", ".join(FEATURES[name].says if name in FEATURES else name for name in claimed)
 
 
 def verdict_text(milestone: MilestoneRow) -> str:
@@ -23,19 +25,79 @@ def verdict_text(milestone: MilestoneRow) -> str:
 
 def looks_like(failure: Failure) -> str:
     """The defects it behaves like, in one line; empty where no defect was compared."""
-    return likenesses_text(failure.likenesses, failure.compared)
+    return likenesses_text(failure.likenesses, failure.compared, failure.edits)
 
 
-def likenesses_text(likenesses: Sequence[Likeness], compared: int) -> str:
-    """The same from the likenesses and the number of defects that were compared."""
+def likenesses_text(likenesses: Sequence[Likeness], compared: int, edits: Sequence[Edited] = ()) -> str:
+    """The same from the likenesses, how many defects were compared, and changes of the reference."""
+    if edits:
+        return " or ".join(edit_text(edit) for edit in edits)
     if likenesses:
         return " or ".join(likeness_text(likeness) for likeness in likenesses)
     return f"none of {compared} known defects" if compared else ""
 
 
+def edit_text(edit: Edited) -> str:
+    """What the reference would have to say to give the same answers."""
+    cases = _counted(edit.cases, "case")
+    unsure = ", too few to be sure" if edit.confidence == "low" else ""
+    read = f"`{edit.after}` in place of `{edit.before}`"
+    return f"the reference with {read} in {edit.place} (agrees on {edit.cases} of {cases}{unsure})"
+
+
+def measured_text(measured: Measured) -> Iterator[str]:
+    """What is true of the wrong answers, a sentence each."""
+    condition, spread = measured.condition, measured.spread
+    if condition is not None:
+        others = f"all {condition.right} other answers are right"
+        if condition.right_under_it:
+            without = condition.right - condition.right_under_it
+            others = f"{condition.right_under_it} answers under it are right, and all {without} others"
+        yield f"wrong only {_when(condition.test)}: {_counted(condition.wrong, 'wrong answer')}, {others}"
+    for relation in measured.relations:
+        yield f"{_place(relation.what)} is {_relation(relation)} in {_each(relation.answers)}"
+    if spread is not None:
+        wrong, right = (_listed(names) for names in (spread.wrong, spread.right))
+        yield f"wrong is {wrong}, while {right} is right in {_each(spread.answers)}"
+
+
+def _when(test: str) -> str:
+    return test if test.startswith(("with ", "without ")) else f"where {test}"
+
+
+def _relation(relation: Deviant) -> str:
+    number = relation.value
+    return {
+        "factor": f"{number} times the right one",
+        "factors": "a multiple of the right one, by a factor of its own,",
+        "offset": f"the right one plus {number}",
+        "zero": "zero",
+        "input": f"what was given as {number}",
+        "order": "the right numbers in another order",
+    }[relation.relation]
+
+
+def _place(what: str) -> str:
+    """.parameters['key.bias'] as parameters key.bias; nothing is the answer itself."""
+    return what.replace("['", " ").replace("']", "").removeprefix(".").strip() or "the answer"
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = [_place(name) for name in names[:FEW]]
+    return ", ".join(shown) + (f" and {len(names) - FEW} more" if len(names) > FEW else "")
+
+
+def _each(count: int) -> str:
+    return "the only wrong answer" if count == 1 else f"each of {count} wrong answers"
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
 def likeness_text(likeness: Likeness) -> str:
     """A defect, how often it agrees, and how sure that is."""
-    cases = "1 case" if likeness.cases == 1 else f"{likeness.cases} cases"
+    cases = _counted(likeness.cases, "case")
     return (
         f"{likeness.defect} (agrees on {likeness.agrees} of {cases}{doubt(likeness.cases, likeness.basis)})"
     )

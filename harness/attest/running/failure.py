@@ -63,7 +63,13 @@ def _diagnosed(record: Record, property: Property, impl: JudgedImplementation) -
         from attest.diagnosis.likeness import diagnose
 
         found = diagnose(property, impl, record.failure.case, seed=record.seed)
-        return _with(record, likenesses=found.notable, compared=found.compared)
+        return _with(
+            record,
+            likenesses=found.notable,
+            compared=found.compared,
+            edits=found.edits,
+            measured=found.measured,
+        )
     except (Exception, SystemExit, Timeout):
         return record  # a diagnosis is an extra: the failure stands without it
 

@@ -12,7 +12,7 @@ from attest.contract import OPERATIONS
 from attest.contract.features import FEATURES
 from attest.evidence import Evidence, collecting, current
 from attest.judging.property import Property, parse_case, parse_drawn, run_property
-from attest.machine import lacking
+from attest.machine import lacking, versions_of
 from attest.outcomes import NotClaimed, NotOffered, NotRun, Timeout, Violation, Wiring
 from attest.records.failure import Failure
 from attest.records.record import (
@@ -60,6 +60,7 @@ def judge(
         text_hash=criterion.text_hash,
         policy=impl.policy.sentence(),
         claims=impl.claims.sentence(),
+        packages=versions_of(getattr(impl.implementation, "packages", ())),
         features=tuple(f for f in criterion.features if f in impl.claims.features),
         widened=max([impl.factor(n) for n in criterion.needs if n in OPERATIONS], default=1.0),
     )

@@ -9,8 +9,11 @@ from functools import cache
 from importlib.machinery import PathFinder
 from typing import Any
 
+from attest.adapters.triton import repair_if_interpreted
 from attest.boundary import JudgedImplementation
+from attest.contract import OPERATIONS, Form
 from attest.judging.property import load_properties
+from attest.machine import interprets_triton
 from attest.outcomes import Timeout
 from attest.records.plan import Plan, Target
 from attest.records.record import Record
@@ -26,13 +29,14 @@ from attest.trained.training import use_directory
 SECONDS = {"quick": 90.0, "standard": 300.0, "deep": 1800.0}
 TRAINING_SECONDS = 900.0
 COMPILING = 4.0  # how much longer a compiled implementation may take: its compiler does most of the work
+INTERPRETING = 20.0  # a kernel of Triton is interpreted 150 to 2500 times more slowly than plain torch runs
 LONGEST_TEXT = 4000  # of what an implementation says in a record
 LARGEST_RECORD = 2**23  # characters of JSON; beyond them the pictures are left out
 
 
 def time_limit(criterion: Criterion, plan: Plan) -> float:
     """Seconds for a criterion: what the run asked for, or what its kind and profile get."""
-    trains = "trainer" in criterion.needs
+    trains = any(OPERATIONS[need].form is Form.TRAINER for need in criterion.needs if need in OPERATIONS)
     return plan.seconds or (TRAINING_SECONDS if trains else SECONDS[plan.profile])
 
 
@@ -94,8 +98,8 @@ def _judged(
 ) -> Record:
     impl = _implementation(target, plan)
     limit = time_limit(criterion, plan)
-    if impl.compiled and plan.seconds is None:
-        limit *= COMPILING
+    if plan.seconds is None:
+        limit *= max(COMPILING if impl.compiled else 1.0, INTERPRETING if interprets_triton() else 1.0)
     tell(limit=limit)
     if timed:
         set_timer(limit)
@@ -174,6 +178,7 @@ def _loaded(target: Target) -> Any:
     if target.broken:
         raise BrokenPlugin(target.broken)
     implementations = load(target.loading())
+    repair_if_interpreted()
     _limit_threads()
     return _named(implementations, target)
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from attest.adapters.triton import repair_if_interpreted
 from attest.contract import OPERATIONS, Config, Gradients
 from attest.registry import BrokenPlugin, Request, import_plugin, load, printable
 from attest.sealed.process_state import bytecodes_here, flops_here, state_here, stir_here
@@ -290,6 +291,7 @@ def _open(inside: Inside, given: dict[str, Any], options: Any) -> Any:
     )
     module = import_plugin(request)
     found = [_declared(i) for i in load(request)]
+    repair_if_interpreted()
     if torch := sys.modules.get("torch"):
         torch.set_num_threads(1)  # tiny tensors on several threads are slower, and sum in another order
     return {"milestones": callable(getattr(module, "attest_milestones", None)), "found": found}

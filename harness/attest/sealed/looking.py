@@ -11,7 +11,7 @@ from typing import Any
 from attest.sealed.outside import live, processor_seconds
 from attest.sealed.process_state import bytecodes_here, flops_here, state_here, stir_here
 
-__all__ = ["bytecodes", "flops", "global_state", "processor_seconds", "stir"]
+__all__ = ["bytecodes", "changed_since", "flops", "global_state", "processor_seconds", "stir"]
 
 
 def stir() -> None:
@@ -28,6 +28,11 @@ def global_state() -> dict[str, Any]:
         for name, value in channel.ask("state").items():
             state[name] = (state.get(name), value)
     return state
+
+
+def changed_since(before: dict[str, Any]) -> list[str]:
+    """What differs from an earlier `global_state`. What was not loaded then cannot have been changed."""
+    return sorted(name for name, value in global_state().items() if value != before.get(name, value))
 
 
 def bytecodes(call: Callable[[], Any]) -> int:

@@ -7,11 +7,20 @@ from __future__ import annotations
 
 import gc
 import random
+import re
 import sys
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
+# Looked at once they are loaded: loading them takes a second, which only those who compile should pay.
+COMPILER_SETTINGS = (
+    "torch._dynamo.config",
+    "torch._functorch.config",
+    "torch._inductor.config",
+    "torch.fx.experimental._config",
+)
 
 
 def stir_here() -> None:
@@ -38,8 +47,23 @@ def state_here() -> dict[str, Any]:
             "torch's gradient mode": torch.is_grad_enabled(),
             "torch's number of threads": torch.get_num_threads(),
             "torch's deterministic mode": torch.are_deterministic_algorithms_enabled(),
+            "torch's precision of products": _precision(torch),
         }
+    for name in COMPILER_SETTINGS:
+        if name in sys.modules:
+            state[f"settings of {name}"] = _settings(sys.modules[name])
     return state
+
+
+def _settings(config: Any) -> int:
+    """A number for all of them. Each asking copies them, so where a copy lies in memory says nothing."""
+    return hash(re.sub(r" at 0x[0-9a-f]+", "", repr(config.get_config_copy())))
+
+
+def _precision(torch: Any) -> tuple[str, ...]:
+    """What decides in how many digits torch multiplies, on a processor and on a GPU."""
+    flags = (torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32)
+    return (torch.get_float32_matmul_precision(), *map(str, flags))
 
 
 def _bytes(array: Any) -> bytes:

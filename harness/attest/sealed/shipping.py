@@ -16,9 +16,9 @@ from typing import Any, cast
 
 # What a plugin may import (`attest`, `attest.contract`, `attest.adapters`), and what loads and serves it.
 PUBLIC = (
-    "attest", "attest.contract", "attest.adapters", "attest.declared", "attest.outcomes", "attest.registry",
-    "attest.sealed", "attest.sealed.wire", "attest.sealed.process_state", "attest.sealed.guard",
-    "attest.sealed.inside",
+    "attest", "attest.contract", "attest.adapters", "attest.declared", "attest.machine", "attest.outcomes",
+    "attest.registry", "attest.sealed", "attest.sealed.wire", "attest.sealed.process_state",
+    "attest.sealed.guard", "attest.sealed.inside",
 )  # fmt: skip
 ALONE = ("attest", "attest.sealed")  # of these packages only what is listed
 KEPT = (

@@ -13,6 +13,7 @@ ACTIVATIONS = {
     "gelu": "nn.functional.gelu",
     "gelu_tanh": 'nn.GELU(approximate="tanh")',
 }
+NOTHING = (None, False, "none")  # values of an option that need no line of code
 SECTION = "#["  # begins a line that says which families the lines below are for
 
 
@@ -36,8 +37,9 @@ def family_starter(family: Family, name: str) -> str:
 
 def _sections(family: Family) -> set[str]:
     """The sections of the template that a family needs."""
-    options = {name: family.values(name) for name in ("gated", "parallel", "window", "embedding_norm")}
-    has = {name for name, given in options.items() if given == "any" or any(given)}
+    names = ("gated", "parallel", "window", "embedding_norm", "rotary_scaling")
+    options = {name: family.values(name) for name in names}
+    has = {name for name, given in options.items() if given == "any" or any(v not in NOTHING for v in given)}
     plain = set() if "gated" in has else {"plain"}
     return {"all", family.fixed["positions"], family.values("norm_kind")[0]} | has | plain
 

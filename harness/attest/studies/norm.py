@@ -132,19 +132,23 @@ def _curves(rows: Sequence[Study]) -> dict[str, Study]:
 
 
 def write_study(
-    study: Study, directory: Path, draw: Callable[[Study], str | None] | None = None
+    study: Study,
+    directory: Path,
+    draw: Callable[[Study], str | None] | None = None,
+    page: Callable[[Study], str] | None = None,
 ) -> list[Path]:
-    """study_NAME.json in the implementation's reports, and study_NAME.svg where matplotlib is installed."""
+    """study_NAME.json in the implementation's reports, a page where there is one, and study_NAME.svg where
+    matplotlib is installed."""
     draw = draw or draw_norms
     home = directory / str(study["implementation"])
     data = home / f"study_{study['study']}.json"
     write_text(data, json.dumps(study, indent=1, allow_nan=False) + "\n")
-    drawing = draw(study)
-    if drawing is None:
-        return [data]
-    image = data.with_suffix(".svg")
-    write_text(image, drawing)
-    return [data, image]
+    written = [data]
+    for suffix, text in ((".md", page(study) if page else None), (".svg", draw(study))):
+        if text is not None:
+            written.append(data.with_suffix(suffix))
+            write_text(written[-1], text)
+    return written
 
 
 def draw_norms(study: Study) -> str | None:

@@ -20,7 +20,8 @@ from attest.trained.entropy import CHAIN, TRAINING, EntropySource
 
 KINDS = ("sinusoidal", "learned", "rotary", "alibi", "relative", "none")
 LENGTH = 2 * CHAIN
-STEPS, HELD_OUT = 400, 128
+SEEDS, STEPS, HELD_OUT = 3, 400, 128
+QUICK = {"seeds": 1, "steps": 40}  # enough to see that everything runs; too few steps to learn from
 CRITERION = "M9.28"  # the study uses its source, and reports show it there
 Study = dict[str, Any]
 
@@ -53,6 +54,7 @@ def positions_study(
         "seeds": list(seeds),
         "rows": rows,
         "curves": _curves(rows),
+        "pictures": ["study_positions.svg"],
     }
 
 
@@ -111,7 +113,7 @@ def table(study: Study) -> list[str]:
 
 
 def draw_positions(study: Study) -> str | None:
-    """An SVG with the spread of the seeds; None where matplotlib is not installed."""
+    """An SVG with a dot for each seed; None where matplotlib is not installed."""
     try:
         import matplotlib
     except ImportError:
@@ -120,17 +122,48 @@ def draw_positions(study: Study) -> str | None:
 
     from matplotlib.figure import Figure
 
+    kinds = _kinds(study["rows"])
     with matplotlib.rc_context({"svg.hashsalt": "attest", "svg.fonttype": "none"}):
-        figure = Figure(figsize=(6.4, 3.2), layout="constrained")
+        figure = Figure(figsize=(6.4, 3.4), layout="constrained")
         panel = figure.subplots()
-        for place, kind in enumerate(_kinds(study["rows"])):
-            for where, colour, by in (("once", "tab:blue", -0.15), ("twice", "tab:red", 0.15)):
+        for where, colour, by, says in (
+            ("once", "tab:blue", -0.17, f"{LENGTH} symbols, as trained"),
+            ("twice", "tab:red", 0.17, f"{2 * LENGTH} symbols"),
+        ):
+            places = np.arange(len(kinds)) + by
+            means = [float(np.mean(_of(study["rows"], kind, where))) for kind in kinds]
+            panel.bar(places, means, 0.32, color=colour, alpha=0.5, label=says)
+            for place, kind, mean in zip(places, kinds, means):
                 found = _of(study["rows"], kind, where)
-                panel.bar(place + by, np.mean(found), 0.28, color=colour)
-                panel.vlines(place + by, min(found), max(found), color="black")
-        panel.set_xticks(range(len(_kinds(study["rows"]))), _kinds(study["rows"]))
+                panel.plot([place] * len(found), found, ".", color="black", markersize=4)
+                height = max(0.0, *found)
+                panel.annotate(f"{mean:.2g}", (place, height), (0, 3), textcoords="offset points",
+                               ha="center", fontsize=8)  # fmt: skip
+        panel.set_xticks(range(len(kinds)), kinds)
         panel.set_ylabel("nats a label above the source")
-        panel.set_title(f"blue: {LENGTH} symbols, as trained; red: {2 * LENGTH}; lines: spread over seeds")
+        panel.margins(y=0.12)
+        panel.legend(title="bars: mean; dots: seeds", fontsize=8, title_fontsize=8)
         written = io.StringIO()
         figure.savefig(written, format="svg", metadata={"Date": None})
     return written.getvalue()
+
+
+def markdown(study: Study) -> str:
+    """A page with the same numbers, and how they were made."""
+    seeds = ", ".join(map(str, study["seeds"]))
+    lines = [
+        f"# Kinds of positions at the length of training and at twice that: {study['implementation']}",
+        "",
+        f"{study['task'][0].upper()}{study['task'][1:]}; seeds {seeds}. Each cell is the mean over the seeds",
+        "of the loss of held-out sequences, in nats a label above what the source itself loses, with the",
+        "least and the most.",
+        "",
+        f"| positions | {LENGTH} symbols | {2 * LENGTH} symbols |",
+        "|---|---|---|",
+    ]
+    for kind in _kinds(study["rows"]):
+        found = [_of(study["rows"], kind, where) for where in ("once", "twice")]
+        cells = [f"{np.mean(x):.3f} ({min(x):.3f} to {max(x):.3f})" for x in found]
+        lines.append(f"| {kind} | {cells[0]} | {cells[1]} |")
+    command = f"attest study positions --impl {study['implementation']}"
+    return "\n".join([*lines, "", "![The same as a picture](study_positions.svg)", "", f"`{command}`", ""])

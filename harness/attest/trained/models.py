@@ -29,7 +29,7 @@ from attest.trained.named import known_task
 
 PARAMETERS, ABOUT = "parameters.npz", "model.json"
 FORMAT = 1
-MOST_TEXT, MOST_BYTES = 2**20, 2**32  # a description of a model; its parameters, packed or unpacked
+MOST_TEXT, MOST_BYTES = 2**22, 2**32  # a description of a model; its parameters, packed or unpacked
 MOST_TABLE = 2**28  # numbers in the table of positions
 Read = TypeVar("Read")
 

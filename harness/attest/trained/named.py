@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from attest.contract import ENCODER_DECODER, Architecture
-from attest.trained import digits
+from attest.trained import digits, folder, grammar, sentiment
 from attest.trained.tasks import RULES, Task
 from attest.trained.texts import TEXTS
 
 TASKS = (*RULES, digits.NAME)
+OF_ONE_STACK = (*TEXTS, grammar.NAME, sentiment.NAME, folder.NAME)
 
 
 def task_named(name: str, architecture: Architecture = ENCODER_DECODER) -> Task | digits.DigitOperations:
@@ -20,5 +21,5 @@ def task_named(name: str, architecture: Architecture = ENCODER_DECODER) -> Task 
 
 
 def known_task(name: str) -> str:
-    """The name of a task of pairs or of text; ValueError where there is none."""
-    return name if name in TEXTS else task_named(name).name
+    """The name of a task of pairs, of text or of classes; ValueError where there is none."""
+    return name if name in OF_ONE_STACK else task_named(name).name

@@ -54,7 +54,11 @@ class Digits:
 
     source: entropy.EntropySource = field(default_factory=entropy.EntropySource)
     name: str = entropy.NAME
-    config: Config = entropy.TRAINING
+
+    @property
+    def config(self) -> Config:
+        """With room for what `attest complete` may be asked for."""
+        return entropy.TRAINING.but(max_len=256)
 
     def batches(self, seed: int) -> Iterator[Batch]:
         return self.source.batches("train", seed)
@@ -152,7 +156,7 @@ def text_named(task: str) -> Text:
     if task == entropy.NAME:
         return Digits()
     if not Path(task).is_file():
-        raise ValueError(f"task={task!r} is unknown for a language model; use {entropy.NAME} or a text file")
+        raise ValueError(f"task={task!r} is unknown for --model gpt; use {entropy.NAME} or a text file")
     return Characters.of_file(Path(task))
 
 
@@ -162,5 +166,5 @@ def recalled_text(task: str, history: dict[str, Any]) -> Text:
         return Digits()
     alphabet = history.get("alphabet")
     if task != CHARACTERS or not isinstance(alphabet, str):
-        raise ValueError(f"task={task!r} is not that of a language model; use `attest generate`")
+        raise ValueError(f"task={task!r} is not that of a language model")
     return Characters(alphabet)

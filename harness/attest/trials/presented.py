@@ -13,9 +13,10 @@ from attest.diagnosis.likeness import diagnose
 from attest.judging.catalogue import defects
 from attest.judging.property import costly_criteria
 from attest.outcomes import Timeout
+from attest.records.failure import Condition, Deviant
 from attest.records.record import FAIL
 from attest.registry import BrokenPlugin, load, offered, parse_request, sentence
-from attest.report.wording import likenesses_text
+from attest.report.wording import likenesses_text, measured_text
 from attest.running.timer import cancel_timer, set_timer
 from attest.spec import load_spec
 from attest.spelling import nearest
@@ -25,7 +26,7 @@ from attest.trials.processes import Ended, each_apart
 
 RIGHT, NEAR, WRONG, NONE = "right", "near", "wrong", "none"
 COSTLY_SECONDS = 900.0
-DIAGNOSIS_SECONDS = 120.0
+DIAGNOSIS_SECONDS = 900.0  # of a clock: a busy machine must not change what is said
 
 
 @dataclass(frozen=True)
@@ -149,8 +150,8 @@ def _try(job: tuple[Presented, Asked]) -> Tried:
     tried = _at_seeds(implementation, who, asked)
     first = tried.judgement.first
     if first is not None and not who.correct and (asked.diagnose or who.looks_like):
-        said, named = named_by(implementation, first, tried.seed)
-        return replace(tried, said=said, named=named)
+        said = said_of(implementation, first, tried.seed)
+        return replace(tried, said=said.text, named=said.names)
     return tried
 
 
@@ -166,19 +167,38 @@ def _at_seeds(implementation: Any, who: Presented, asked: Asked) -> Tried:
     return tried
 
 
-def named_by(implementation: Any, refusal: Refusal, seed: int) -> tuple[str, tuple[str, ...]]:
-    """What the diagnosis says of a failure, and the defects it names; it is not asked about an error."""
+@dataclass(frozen=True)
+class Said:
+    """What the diagnosis said of a failure, as text and as data."""
+
+    text: str = ""
+    names: tuple[str, ...] = ()  # known defects
+    places: tuple[str, ...] = ()  # methods of the reference
+    condition: Condition | None = None
+    relations: tuple[Deviant, ...] = ()
+
+
+def said_of(implementation: Any, refusal: Refusal, seed: int) -> Said:
+    """What the diagnosis says of a failure; it is not asked about an error."""
     property = next((p for p in unshrunk(refusal.criterion) if p.name == refusal.property_name), None)
     if refusal.verdict != FAIL or property is None:
-        return "", ()
+        return Said()
     set_timer(DIAGNOSIS_SECONDS)
     try:
         found = diagnose(property, JudgedImplementation(implementation), refusal.case, seed=seed)
     except (Exception, SystemExit, Timeout) as error:
-        return f"the diagnosis failed: {sentence(error)}", ()
+        return Said(f"the diagnosis failed: {sentence(error)}")
     finally:
         cancel_timer()
-    return likenesses_text(found.notable, found.compared), tuple(x.defect for x in found.notable)
+    text = likenesses_text(found.notable, found.compared, found.edits)
+    names = () if found.edits else tuple(likeness.defect for likeness in found.notable)
+    return Said(
+        "; ".join((text, *measured_text(found.measured))),
+        names,
+        tuple(edit.place for edit in found.edits),
+        found.measured.condition,
+        found.measured.relations,
+    )
 
 
 def _ended(who: Presented, asked: Asked, ended: Ended) -> Tried:

@@ -135,17 +135,18 @@ def concerning(
     """
     mine, others = set[tuple[str, int]](), set[tuple[str, int]]()
     for one in reach:
-        (mine if _is_of(one.criterion, milestones) else others).update(one.lines)
+        (mine if is_of(one.criterion, milestones) else others).update(one.lines)
     strange = (others - mine) | {(file, 0) for file in {f for f, _ in others} - {f for f, _ in mine}}
     return [m for m in mutations if (m.file, m.line if m.function else 0) not in strange]
 
 
 def of_milestones(reach: Sequence[Reach], milestones: Sequence[str]) -> list[Reach]:
     """The criteria of these milestones, of all where none is named."""
-    return [one for one in reach if _is_of(one.criterion, milestones)]
+    return [one for one in reach if is_of(one.criterion, milestones)]
 
 
-def _is_of(criterion: str, milestones: Sequence[str]) -> bool:
+def is_of(criterion: str, milestones: Sequence[str]) -> bool:
+    """Whether it belongs to one of these milestones, or none is named."""
     return not milestones or criterion.partition(".")[0] in milestones
 
 

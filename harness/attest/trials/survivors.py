@@ -20,8 +20,10 @@ from typing import Any
 
 from attest.registry import UsageError
 from attest.trials.mutants import CAUGHT, WEAKLY, Outcome
+from attest.trials.mutations import Mutation
 
 EQUIVALENT, LIMIT = "equivalent", "limit"
+Key = tuple[str, str, str, int]  # function, before, after, and which of those that read the same
 KEYS = ("function", "before", "after", "is", "reason")
 
 
@@ -37,12 +39,12 @@ class Annotation:
     nth: int = 1
 
     @property
-    def key(self) -> tuple[str, str, str, int]:
+    def key(self) -> Key:
         """What it is found by: neither file nor line, which change when code moves."""
         return self.function, self.before, self.after, self.nth
 
 
-Annotations = Mapping[tuple[str, str, str, int], Annotation]
+Annotations = Mapping[Key, Annotation]
 
 
 def read_annotations(path: Path | None) -> Annotations:
@@ -57,10 +59,14 @@ def read_annotations(path: Path | None) -> Annotations:
     return {annotation.key: annotation for annotation in found}
 
 
+def key_of(mutation: Mutation) -> Key:
+    """What an annotation finds a mutant by."""
+    return mutation.function, mutation.before, mutation.after, mutation.nth
+
+
 def annotation_of(outcome: Outcome, annotations: Annotations) -> Annotation | None:
     """What is said of this mutant."""
-    m = outcome.mutation
-    return annotations.get((m.function, m.before, m.after, m.nth))
+    return annotations.get(key_of(outcome.mutation))
 
 
 def contradicted(outcomes: Sequence[Outcome], annotations: Annotations) -> list[Annotation]:

@@ -1,12 +1,18 @@
-"""What the diagnosis is worth on faults that nobody planned: mutants of a source, each with its truth.
+"""What the diagnosis is worth on faults that nobody planned, each with its truth.
 
     python -m attest.trials.unseen eager tests/unseen/eager.toml [reports/mutation/eager.quick.json]
+    python -m attest.trials.unseen eager tests/unseen/field.toml at=cause
 
-The file says of each mutant, found by its text as in `attest.trials.survivors`, which criteria are a right
-place to begin (`cause`), which names of known defects are right (`right`) and which would help (`near`).
+The file says of each fault what it is: a mutant, found by its text as in `attest.trials.survivors`, or a
+text (`old`) of a file that becomes another (`new`). And what is true of it: which criteria are a right place
+to begin (`cause`), which names of known defects are right (`right`) and which would help (`near`), in which
+methods of the reference the same fault would stand (`part`), which settings it depends on (`when`) and which
+relations to the right answers it has (`how`). These are written before the diagnosis is asked.
+
 The criteria are put to it in the order of what stands on what, so the first must that fails is the one that
 a report names first to fix; that failure is then diagnosed as a report does it. With the map that
 `attest mutate` left of what each criterion executes, the criteria that do not execute the fault are left out.
+With `at=cause` only the criteria under `cause` are put to it, which says nothing of the first to fix.
 """
 
 from __future__ import annotations
@@ -17,15 +23,18 @@ import sys
 import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from attest.diagnosis.executed import overridden
+from attest.judging.catalogue import defects
 from attest.judging.property import costly_criteria
+from attest.registry import UsageError
 from attest.spec import load_spec
 from attest.trials.judgement import SECONDS, STRICT, Step, judgement
 from attest.trials.mutations import Mutation, mutated, package_mutations
-from attest.trials.presented import NEAR, NONE, RIGHT, WRONG, named_by
+from attest.trials.presented import NEAR, NONE, RIGHT, WRONG, Said, said_of
 from attest.trials.processes import each_apart
 from attest.trials.sources import Package, load_changed, package_of
 
@@ -34,14 +43,26 @@ MILESTONES = ("M1", "M2", "M3", "M4", "M5", "M6")
 
 @dataclass(frozen=True)
 class Fault:
-    """A mutant and what would be true of it."""
+    """A changed source and what would be true of it."""
 
     package: Package
-    mutation: Mutation
+    path: Path
+    text: str  # what was changed, for the reader
+    change: Mutation | tuple[str, str]
     cause: tuple[str, ...]
-    right: tuple[str, ...]
-    near: tuple[str, ...]
+    right: tuple[str, ...] = ()
+    near: tuple[str, ...] = ()
+    part: tuple[str, ...] = ()
+    when: tuple[str, ...] = ()
+    how: tuple[str, ...] = ()
     concerned: frozenset[str] | None = None  # the criteria that execute it; None: not known
+
+    def changed(self, source: str) -> ast.Module:
+        """The tree of the faulty source."""
+        if isinstance(self.change, Mutation):
+            return mutated(source, self.change.index)
+        old, new = self.change
+        return ast.parse(source.replace(old, new))
 
 
 @dataclass(frozen=True)
@@ -51,7 +72,7 @@ class Diagnosed:
     fault: Fault
     first: str = ""  # the criterion that a report names first to fix; empty where none fails
     reason: str = ""
-    named: tuple[str, ...] = ()
+    said: Said = field(default_factory=Said)
 
     @property
     def begins_right(self) -> bool:
@@ -60,29 +81,66 @@ class Diagnosed:
 
     @property
     def worth(self) -> str:
-        """Whether a name is right, near or wrong; none where there is no name."""
-        if not self.named:
-            return NONE
-        if set(self.named) & set(self.fault.right):
+        """Right where a name or the changed method is, near where the class, a setting or a relation is.
+
+        Wrong where something was named and nothing of it is true; none where nothing was. A size (one capital
+        letter), which parts are wrong, and a relation that no label has neither help nor mislead.
+        """
+        fault, said = self.fault, self.said
+        classes = {place.partition(".")[0] for place in fault.part}
+        told = said.condition
+        settings = {name for name in told.settings if len(name) > 1} if told else set()
+        if set(said.names) & set(fault.right) or set(said.places) & set(fault.part):
             return RIGHT
-        return NEAR if set(self.named) & set(self.fault.near) else WRONG
+        places = {place.partition(".")[0] for place in (*said.places, *_places_of(said.names))}
+        if (
+            set(said.names) & set(fault.near)
+            or places & classes
+            or (settings and settings <= set(fault.when))
+            or {relation.relation for relation in said.relations} & set(fault.how)
+        ):
+            return NEAR
+        return WRONG if said.names or said.places or settings else NONE
+
+
+def _places_of(names: Sequence[str]) -> set[str]:
+    """The methods of the reference that known defects override."""
+    known = defects()
+    return {place for name in names if name in known for place in overridden(known[name].piece)}
 
 
 def read_faults(request: str, path: Path, reach: Path | None) -> list[Fault]:
-    """The mutants that the file speaks of and the source still has."""
+    """Those that the file speaks of; an error where the source has changed so that one is not found."""
     package = package_of(request)
     places = json.loads(reach.read_text(encoding="utf-8"))["reach"] if reach else None
     by_text = {
         (m.function, m.before, m.after, m.nth): m for m in package_mutations(package.files, package.root)
     }
     rows = tomllib.loads(path.read_text(encoding="utf-8"))["fault"]
-    found = [(by_text.get(_key(row)), row) for row in rows]
-    return [_fault(package, mutation, row, places) for mutation, row in found if mutation is not None]
+    return [_fault(package, row, by_text, places) for row in rows]
 
 
-def _fault(package: Package, mutation: Mutation, row: Mapping[str, Any], places: Any) -> Fault:
-    said = {key: tuple(row.get(key, ())) for key in ("cause", RIGHT, NEAR)}
-    return Fault(package, mutation, **said, concerned=_concerned(mutation, places))
+def _fault(
+    package: Package,
+    row: Mapping[str, Any],
+    by_text: Mapping[tuple[str, str, str, int], Mutation],
+    places: Any,
+) -> Fault:
+    keys = ("cause", RIGHT, NEAR, "part", "when", "how")
+    said: dict[str, Any] = {key: tuple(row.get(key, ())) for key in keys}
+    if "old" in row:
+        path = package.path(row["file"])
+        if path.read_text(encoding="utf-8").count(row["old"]) != 1:
+            raise UsageError(f"old={row['old']!r} is not once in {row['file']}; write what stands there now")
+        return Fault(package, path, row["fault"], (row["old"], row["new"]), **said)
+    key = row["function"], row["before"], row["after"], row.get("nth", 1)
+    if key not in by_text:
+        raise UsageError(
+            f"before={row['before']!r} of {row['function']} is no longer there; write the new text"
+        )
+    mutation = by_text[key]
+    path = package.path(mutation.file)
+    return Fault(package, path, str(mutation), mutation, **said, concerned=_concerned(mutation, places))
 
 
 def _concerned(mutation: Mutation, places: Sequence[Mapping[str, Any]] | None) -> frozenset[str] | None:
@@ -90,10 +148,6 @@ def _concerned(mutation: Mutation, places: Sequence[Mapping[str, Any]] | None) -
         return None
     place = [mutation.file, mutation.line]
     return frozenset(row["criterion"] for row in places if place in row["lines"])
-
-
-def _key(row: Mapping[str, Any]) -> tuple[str, str, str, int]:
-    return row["function"], row["before"], row["after"], row.get("nth", 1)
 
 
 def in_order() -> list[str]:
@@ -112,33 +166,38 @@ def in_order() -> list[str]:
 
 
 def diagnosed(fault: Fault) -> Diagnosed:
-    """Judge the mutant until a must fails, and ask what that failure looks like."""
-
-    def change(source: str) -> ast.Module:
-        return mutated(source, fault.mutation.index)
-
-    implementation = load_changed(fault.package, {fault.package.path(fault.mutation.file): change})
+    """Judge the faulty source until a must fails, and ask what that failure looks like."""
+    implementation = load_changed(fault.package, {fault.path: fault.changed})
     ids = [id for id in in_order() if fault.concerned is None or id in fault.concerned]
+    return _diagnosed(fault, implementation, ids)
+
+
+def diagnosed_at_cause(fault: Fault) -> Diagnosed:
+    """The same with the criteria alone that are its cause."""
+    return _diagnosed(fault, load_changed(fault.package, {fault.path: fault.changed}), fault.cause)
+
+
+def _diagnosed(fault: Fault, implementation: Any, ids: Sequence[str]) -> Diagnosed:
     steps = [Step(id, "quick", SECONDS["quick"]) for id in ids]
     refusal = judgement(implementation, steps, accepted=STRICT).first
     if refusal is None:
         return Diagnosed(fault)
-    _, names = named_by(implementation, refusal, seed=0)
-    return Diagnosed(fault, refusal.criterion, refusal.reason, names)
+    return Diagnosed(fault, refusal.criterion, refusal.reason, said_of(implementation, refusal, seed=0))
 
 
 def lines(found: Sequence[Diagnosed]) -> Iterator[str]:
-    """A line for each fault, then the shares."""
+    """Two lines for each fault, then the shares."""
     for one in found:
         start = "begins" if one.begins_right else "astray"
-        text = f"{one.fault.mutation.id} {start} at {one.first or 'nothing'}, {one.worth}"
-        yield f"{text}: {', '.join(one.named) or '-'} | {one.fault.mutation} | {one.reason[:90]}"
+        begun = f"{one.worth:<6} {start} at {one.first or 'nothing'}"
+        yield f"{begun} | {one.fault.text[:160]} | {one.reason[:90]}"
+        yield f"       {one.said.text or '-'}"
     caught = [one for one in found if one.first]
     worth = Counter(one.worth for one in caught)
     helpful = worth[RIGHT] + worth[NEAR]
     yield f"{len(caught)} of {len(found)} fail a must at quick"
     counted = ", ".join(f"{kind} {worth[kind]}" for kind in (RIGHT, NEAR, WRONG, NONE))
-    yield f"{counted}: {_share(helpful, caught)} help"
+    yield f"{counted}: {_share(helpful, caught)} help, {_share(worth[WRONG], caught)} mislead"
     yield f"first to fix is a cause: {_share(sum(one.begins_right for one in caught), caught)}"
 
 
@@ -149,11 +208,12 @@ def _share(count: int, of: Sequence[Any]) -> str:
 def main(arguments: Sequence[str]) -> int:
     """Print what is said of each fault as it comes, and the shares."""
     request, path, *rest = arguments
-    faults = read_faults(request, Path(path), Path(rest[0]) if rest else None)
+    judged = diagnosed_at_cause if "at=cause" in rest else diagnosed
+    reach = next((Path(word) for word in rest if word.endswith(".json")), None)
     found = []
-    for fault, result in each_apart(diagnosed, faults, workers=2):
+    for fault, result in each_apart(judged, read_faults(request, Path(path), reach), workers=2):
         found.append(result if isinstance(result, Diagnosed) else Diagnosed(fault))
-        print(next(lines(found[-1:])), file=sys.stderr, flush=True)
+        print("\n".join(list(lines(found[-1:]))[:2]), file=sys.stderr, flush=True)
     print("\n".join(lines(found)))
     return 0
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
 import pluggy
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from attest.contract import Config, ShapePolicy
-from attest_impls.eager import Eager, model
+from attest.contract import Arrays, Config, ShapePolicy
+from attest_impls.eager import HEADS, NETWORK, Eager, model
+from attest_impls.eager.language_model import CausalLayer, LanguageModel, SelfAttentionAlone
 from attest_impls.eager.model import Transformer
-from attest_impls.eager.norms import LayerNorm
-from attest_impls.eager.positions import PositionalEncoding
-from attest_impls.eager.training import Loss, Trainer
+from attest_impls.eager.norms import LayerNorm, RMSNorm
+from attest_impls.eager.positions import RelativeBias, Rotary, added_positions
+from attest_impls.eager.training import LanguageModelTrainer, Loss, TextLoss, Trainer
 
 from .component import (
     AttentionAlone,
@@ -30,45 +32,86 @@ from .component import (
     summed_loss,
 )
 from .generation import Decoding, Generator
+from .private_torch import settings
+from .text_components import (
+    CausalLayerComponent,
+    TextAttentionComponent,
+    TextCrossEntropy,
+    Turning,
+)
+from .text_generation import Completer, TextModel, whole
+
+MODEL = {
+    "norm_kind": "any",
+    "parallel": "any",
+    "embedding_norm": "any",
+    "head_bias": "any",
+    "projection_scale": "any",
+}
+OF_2017 = (
+    *("feed_forward", "encoder_layer", "decoder_layer", "encoder", "decoder"),
+    *("transformer", "optimizer", "trainer", "generate"),
+)
+OF_TODAY = (
+    *("positional_encoding", "rotary", "relative_bias", "self_attention", "causal_layer"),
+    *("language_model", "language_model_optimizer", "language_model_trainer", "complete"),
+)
 
 
 class CompiledTrainer(Trainer):
     """eager's trainer; forward and loss are one graph, and so is their backward pass."""
 
-    model: Decoding
+    @settings()
+    def accumulate(self, batches: Sequence[Arrays]) -> dict[str, float]:
+        """eager's. The backward pass may be compiled when it is first run."""
+        return super().accumulate(batches)
 
     def loss_of(self, streams: dict[str, Tensor], smoothing: float) -> Tensor:
-        source, target = streams["source"], streams["target"]
+        written = streams[self.architecture.written]
         # Two arrays instead of two slices of one: strides of T - 1 would keep inductor from whole rows.
-        given, labels = target[:, :-1].contiguous(), target[:, 1:].contiguous()
+        given, labels = written[:, :-1].contiguous(), written[:, 1:].contiguous()
         if given.shape[1] == 1 < self.config.max_len:  # a length of 1 would be another graph
             given, labels = (F.pad(x, (0, 1), value=self.config.pad_id) for x in (given, labels))
-        run = self.model.compiled("training", loss_after)
+        prompt = [] if self.architecture.starts_from_rows else [streams[self.architecture.prompt]]
+        run = self.model.compiled("training", type(self).graph)
+        rate = as_tensor_like(smoothing, written)
         with torch.enable_grad():  # evaluation too: without gradients it would be another graph
-            loss: Tensor = run(self.model.module, source, given, labels, as_tensor_like(smoothing, source))
+            loss: Tensor = run(self.model.module, *prompt, given, labels, rate)
         return loss if torch.is_grad_enabled() else loss.detach()
+
+    @staticmethod
+    def graph(model: Transformer, source: Tensor, given: Tensor, labels: Tensor, smoothing: Tensor) -> Tensor:
+        """The summed loss of the labels that follow what is given; what is compiled."""
+        return summed_loss(model(source, given), labels, model.config.pad_id, smoothing)
 
     def compile_report(self) -> Any:
         return self.model.compile_report()
 
 
-def loss_after(
-    model: Transformer, source: Tensor, given: Tensor, labels: Tensor, smoothing: Tensor
-) -> Tensor:
-    """The summed loss of the labels that follow what is given; what is compiled."""
-    return summed_loss(model(source, given), labels, model.config.pad_id, smoothing)
+class CompiledTextTrainer(CompiledTrainer, LanguageModelTrainer):
+    """The same for a batch of texts."""
+
+    @staticmethod
+    def graph(model: LanguageModel, given: Tensor, labels: Tensor, smoothing: Tensor) -> Tensor:  # type: ignore[override]
+        return summed_loss(whole(model, given), labels, model.config.pad_id, smoothing)
 
 
 class Compiled(Eager):
-    """Every operation of eager, compiled. Masks, schedules, clipping and Adam are eager's own."""
+    """The model of 2017 and decoder-only models of today.
+
+    Masks, slopes, buckets, schedules, clipping and Adam are eager's.
+    """
 
     name = "compiled"
     description = "eager's model under torch.compile, with fused attention and static caches"
     dtypes = ("float32", "float64", "bfloat16")
     devices = ("cpu", "cuda")
     compiled = True
-    supports = None  # no model is compiled yet with what eager has beyond the model of 2017
-    padding = ("none", "right")
+    supports: ClassVar[Any] = [
+        {"operations": OF_2017, **NETWORK},
+        {"operations": OF_TODAY, **NETWORK, **HEADS, **MODEL},
+    ]
+    padding = ("none", "right", "left", "packed")
     shape_policy = ShapePolicy(min_size=2, one_config=True, always_mask=True)
 
     def attention(self, config: Config) -> CompiledComponent:
@@ -87,7 +130,7 @@ class Compiled(Eager):
         return component("token_embedding", model.TokenEmbedding, config)
 
     def positional_encoding(self, config: Config) -> CompiledComponent:
-        return component("positional_encoding", PositionalEncoding, config)
+        return component("positional_encoding", added_positions, config)
 
     def input_embedding(self, config: Config) -> CompiledComponent:
         return component("input_embedding", model.InputEmbedding, config)
@@ -95,15 +138,38 @@ class Compiled(Eager):
     def layer_norm(self, config: Config) -> CompiledComponent:
         return component("layer_norm", LayerNorm, config)
 
-    rms_norm = None  # type: ignore[assignment]  # not offered: no model is compiled with it yet
+    def rms_norm(self, config: Config) -> CompiledComponent:
+        return component("rms_norm", RMSNorm, config)
 
-    # Nor with other positions, heads and layers: no model of today is compiled.
-    rotary = alibi_slopes = relative_buckets = relative_bias = None  # type: ignore[assignment]
+    def rotary(self, config: Config) -> CompiledComponent:
+        return component("rotary", Rotary, config, Turning)
+
+    def relative_bias(self, config: Config) -> CompiledComponent:
+        return component("relative_bias", RelativeBias, config)
+
+    def self_attention(self, config: Config) -> CompiledComponent:
+        return component("self_attention", SelfAttentionAlone, config, TextAttentionComponent)
+
+    def causal_layer(self, config: Config) -> CompiledComponent:
+        return component("causal_layer", CausalLayer, config, CausalLayerComponent)
+
+    def language_model(self, config: Config) -> TextModel:
+        return component("language_model", LanguageModel, config, TextModel)
+
+    def language_model_loss(self, config: Config) -> CompiledComponent:
+        return component("language_model_loss", TextLoss, config, TextCrossEntropy)
+
+    def language_model_trainer(self, config: Config) -> CompiledTextTrainer:
+        return CompiledTextTrainer(self.language_model(config), config)
+
+    def complete(self, config: Config) -> Completer:
+        return component("complete", LanguageModel, config, Completer)
+
+    # Attention of other shapes and encoder-only models are not compiled: eager offers them.
     chunked_attention = linear_attention = block_sparse_attention = None  # type: ignore[assignment]
-    self_attention = causal_layer = language_model = complete = None  # type: ignore[assignment]
-    language_model_loss = masked_language_model = classifier = None  # type: ignore[assignment]
+    masked_language_model = classifier = None  # type: ignore[assignment]
     mask_tokens = masked_language_model_loss = None  # type: ignore[assignment]
-    language_model_optimizer = language_model_trainer = None  # type: ignore[assignment]
+    masked_language_model_trainer = classifier_trainer = None  # type: ignore[assignment]
 
     # The single pieces of M10 are not compiled: eager offers them.
     linear = activation = softmax = cross_entropy = None  # type: ignore[assignment]

@@ -12,16 +12,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from attest.contract import Config
+from attest.contract import Arrays, Config, Gradients
 from attest_impls.eager.component import CheckedComponent, TransformerComponent
 from attest_impls.eager.component import component as eager_component
 from attest_impls.eager.masks import causal_mask, without_unseen
 from attest_impls.eager.model import Transformer
-from attest_impls.eager.norms import LayerNorm
 from attest_impls.eager.training import Loss
 
+from . import cpu
 from .compiling import Report, compiled
 from .fused import canonical_names, fuse
+from .private_torch import mark_static, settings
 
 
 class CompiledComponent(CheckedComponent):
@@ -29,6 +30,7 @@ class CompiledComponent(CheckedComponent):
 
     def __init__(self, operation: str, module: nn.Module, config: Config) -> None:
         super().__init__(operation, module, config, canonical_names(module))
+        self.kernels = cpu.chosen(config)
         self.report = Report()
         self._functions: dict[str, Callable[..., Any]] = {}
 
@@ -36,18 +38,31 @@ class CompiledComponent(CheckedComponent):
         return self.report.as_mapping()
 
     def compiled(
-        self, name: str, function: Callable[..., Any], kind: type | None = None, **settings: Any
+        self, name: str, function: Callable[..., Any], kind: type | None = None, **options: Any
     ) -> Callable[..., Any]:
         """A function of a module and tensors as a graph, made on first use. `kind` is the module's class."""
         if name not in self._functions:
-            shared = {"kind": kind or type(self.module), "device": self.config.device}
-            self._functions[name] = compiled(function, self.report, **shared, **settings)
+            shared = {
+                "kind": kind or type(self.module),
+                "device": self.config.device,
+                "kernels": self.kernels,
+            }
+            self._functions[name] = compiled(function, self.report, **shared, **options)
         return self._functions[name]
 
     def tensors(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """The adapter's, contiguous: other strides would be another graph."""
         made = super().tensors(inputs)
         return {name: x.contiguous() if isinstance(x, Tensor) else x for name, x in made.items()}
+
+    @settings()
+    def gradients(self, inputs: Arrays, cotangents: Arrays) -> Gradients:
+        """The adapter's. A backward pass may be compiled when it is first run."""
+        return super().gradients(inputs, cotangents)
+
+    @settings()
+    def add_gradients(self, inputs: Arrays, cotangents: Arrays) -> None:
+        super().add_gradients(inputs, cotangents)
 
     def compute(self, **tensors: Any) -> Any:
         given = self.formed(**tensors)
@@ -70,7 +85,8 @@ def component(
     kind: type[CompiledComponent] = CompiledComponent,
 ) -> Any:
     """eager's module with fused attention, behind the contract."""
-    return eager_component(operation, lambda config: fuse(build(config)), config, kind)
+    kernels = cpu.chosen(config)
+    return eager_component(operation, lambda config: fuse(build(config), kernels), config, kind)
 
 
 def contiguous_copy(x: Tensor) -> Tensor:
@@ -106,7 +122,7 @@ class AttentionAlone(CompiledComponent):
             n: x if x.ndim == 3 else contiguous_copy(x.reshape(-1, *x.shape[-2:])) for n, x in given.items()
         }
         for name in ("q", "k"):  # the root of the width is a constant of the graph
-            torch._dynamo.mark_static(rows[name], -1)
+            mark_static(rows[name], -1)
         return rows
 
     @staticmethod
@@ -150,9 +166,11 @@ class Layered(CompiledComponent):
         run = self.compiled("layer", CompiledComponent.graph, type(layers[0]))
         for layer in layers:
             given["x"] = contiguous_copy(run(layer, **given))
-        if not isinstance(self.module.norm, LayerNorm):
+        if isinstance(self.module.norm, nn.Identity):
             return given["x"]
-        return self.compiled("norm", CompiledComponent.graph, LayerNorm)(self.module.norm, x=given["x"])
+        return self.compiled("norm", CompiledComponent.graph, type(self.module.norm))(
+            self.module.norm, x=given["x"]
+        )
 
 
 class EncodingStack(Layered, Encoding):

@@ -15,15 +15,10 @@ from torch import Tensor
 
 from attest_impls.eager.model import DecoderLayer, Transformer
 
+from .private_torch import keep_address
+
 Pairs = list[tuple[Tensor, Tensor]]  # keys and values of each layer
 BLOCK = 32
-
-
-def keep_address(*tensors: Tensor) -> None:
-    """A CUDA graph reads and writes these where they are; it refuses to write to others."""
-    for x in tensors:
-        if x.is_cuda:
-            torch._dynamo.mark_static_address(x, guard=False)
 
 
 @dataclass(eq=False)
@@ -39,7 +34,6 @@ class State:
     source_seen: Tensor  # (B, 1, 1, S)
     target_seen: Tensor  # (B, 1, 1, L)
     position: Tensor  # (1,)
-    sources: Tensor  # (B,): which source each row reads
     length: int = 0
     spent: bool = field(default=False, repr=False)
 
@@ -84,7 +78,6 @@ def empty_state(model: Transformer, source: Tensor, memory: Pairs, capacity: int
         model.seen(source)[:, None],
         torch.zeros(B, 1, 1, L, dtype=torch.bool, device=source.device),
         torch.zeros(1, dtype=torch.int64, device=source.device),
-        torch.arange(B, device=source.device),
     )
 
 
@@ -141,20 +134,28 @@ def _layer(
     return layer.join(x, layer.norm2, layer.feed_forward)
 
 
-def reordered(state: State, rows: Tensor) -> State:
-    """The state whose row i is the old row rows[i]. Beam search keeps the source of every row."""
+def reordered(state: State, rows: Tensor, keeps_sources: bool) -> State:
+    """The state whose row i is the old row rows[i]. The old state is used up.
+
+    As many rows as before stay where they are in memory: a CUDA graph is recorded for its addresses.
+    `keeps_sources`: each new row reads the source that the row in its place read, as in beam search.
+    """
     state.spent = True
-    grown = replace(
+    changing = [state.target_seen, *(x for pair in state.past for x in pair)]
+    constant = [state.source_seen, *(x for pair in state.memory for x in pair)]
+    if len(rows) == state.rows:
+        for x in changing if keeps_sources else changing + constant:
+            x.copy_(x.index_select(0, rows))
+        return replace(state, position=state.position.clone(), spent=False)
+    return replace(
         state,
         past=_rows_of(state.past, rows),
+        memory=_rows_of(state.memory, rows),
+        source_seen=state.source_seen[rows],
         target_seen=state.target_seen[rows],
         position=state.position.clone(),
-        sources=state.sources[rows],
         spent=False,
     )
-    if len(rows) == state.rows and bool((grown.sources == state.sources).all()):
-        return grown  # the memory is the largest part, and stays where it is
-    return replace(grown, memory=_rows_of(state.memory, rows), source_seen=state.source_seen[rows])
 
 
 def _rows_of(pairs: Pairs, rows: Tensor) -> Pairs:

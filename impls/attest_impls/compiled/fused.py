@@ -9,8 +9,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from attest_impls.eager.language_model import LanguageModel, SelfAttention
 from attest_impls.eager.masks import without_unseen
-from attest_impls.eager.model import ACTIVATIONS, FeedForward, MultiHeadAttention, Transformer
+from attest_impls.eager.model import MultiHeadAttention, Transformer
+
+from . import cpu
+from .cpu import few_rows
+from .embedding import steady
+from .text_attention import TextAttention, fused
 
 
 class FusedAttention(MultiHeadAttention):
@@ -70,29 +76,33 @@ class Dropout(nn.Dropout):
         return F.dropout(x, self.p) if self.training else x
 
 
-def fuse(module: nn.Module) -> nn.Module:
-    """Exchange every multi-head attention and every dropout inside a module, or the module itself."""
-    if isinstance(module, FeedForward):
-        check_offered(module)
+def fuse(module: nn.Module, kernels: str = cpu.OFF) -> nn.Module:
+    """Exchange every attention, dropout and table inside a module, or the module itself.
+
+    `kernels`: what is chosen of the ways to compute that are for a CPU alone.
+    """
+    made = _exchanged(module)
+    whole = isinstance(made, Transformer | LanguageModel)
+    for part in made.modules():
+        if isinstance(part, FusedAttention | TextAttention):
+            part.clean = whole
+        if isinstance(part, TextAttention):
+            part.by_sums = cpu.helps(kernels)
+    if isinstance(made, LanguageModel) and cpu.helps(kernels):
+        few_rows.exchange(made)
+    return made
+
+
+def _exchanged(module: nn.Module) -> nn.Module:
     if isinstance(module, MultiHeadAttention):
         return FusedAttention(module)
+    if isinstance(module, SelfAttention):
+        module = fused(module)
     if isinstance(module, nn.Dropout):
         return Dropout(module.p) if module.p else nn.Identity()
     for name, child in list(module.named_children()):
-        setattr(module, name, fuse(child))
-    if isinstance(module, Transformer):
-        for part in module.modules():
-            if isinstance(part, FusedAttention):
-                part.clean = True
-    return module
-
-
-def check_offered(module: FeedForward) -> None:
-    """The graphs are those of the model of 2017."""
-    if module.gate is not None:
-        raise NotImplementedError("gated=True is not offered; choose False")
-    if module.activation not in (ACTIVATIONS["relu"], ACTIVATIONS["gelu"]):
-        raise NotImplementedError("activation is not offered; choose relu or gelu")
+        setattr(module, name, _exchanged(child))
+    return steady(module)
 
 
 def canonical_names(module: nn.Module) -> dict[str, str]:

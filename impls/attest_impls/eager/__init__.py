@@ -35,6 +35,7 @@ from .component import (
     TransformerComponent,
     component,
 )
+from .encoder_training import ClassifierTrainer, MaskedLanguageModelTrainer
 from .optimisation import LearningRate
 from .training import LanguageModelTrainer, Loss, TextLoss, Trainer
 
@@ -45,12 +46,20 @@ HEADS = {
     "rotary_base": "any",
     "rotary_pairing": "any",
     "rotary_fraction": "any",
+    "rotary_scaling": "any",
+    "rotary_factor": "any",
+    "rotary_original": "any",
+    "rotary_slow_turns": "any",
+    "rotary_fast_turns": "any",
     "relative_buckets": "any",
     "relative_distance": "any",
     "num_kv_heads": "any",
     "head_width": "any",
     "window": "any",
+    "window_sides": "any",
     "attention_scale": "any",
+    "score_cap": "any",
+    "sinks": "any",
     "qk_norm": "any",
     "qkv_bias": "any",
 }
@@ -66,7 +75,7 @@ MODEL = {
 OF_TODAY = (
     *("positional_encoding", "rotary", "relative_bias", "self_attention", "causal_layer"),
     *("language_model", "language_model_optimizer", "language_model_trainer", "complete"),
-    *("masked_language_model", "classifier"),
+    *("masked_language_model", "masked_language_model_trainer", "classifier", "classifier_trainer"),
 )
 # What a model with encoder and decoder has beside, in the manner of T5 (arXiv 1910.10683).
 T5 = {
@@ -177,7 +186,7 @@ class Eager:
         top_p: float | None = None,
     ) -> Array:
         check_sampling(temperature, top_k, top_p)
-        given = np.asarray(logits)
+        given = np.ascontiguousarray(logits)
         p = sampling.next_token_distribution(torch.tensor(given), temperature, top_k, top_p)
         return p.numpy().astype(given.dtype)
 
@@ -237,6 +246,12 @@ class Eager:
 
     def classifier(self, config: Config) -> CheckedComponent:
         return component("classifier", encoder_models.Classifier, config)
+
+    def masked_language_model_trainer(self, config: Config) -> MaskedLanguageModelTrainer:
+        return MaskedLanguageModelTrainer(self.masked_language_model(config), config)
+
+    def classifier_trainer(self, config: Config) -> ClassifierTrainer:
+        return ClassifierTrainer(self.classifier(config), config)
 
     def complete(self, config: Config) -> Completer:
         return component("complete", language_model.LanguageModel, config, Completer)

@@ -97,8 +97,8 @@ def beam_search(
     for n in range(1, max_len + 1):
         logits, state = decoder.step(model, state, token)
         parent = beam.advance(logits[:, -1], n, config.eos_id, _penalty(n, alpha))
-        if beam.over or n == max_len:
-            break
+        if n == max_len or (n % decoder.look_every == 0 and beam.over):
+            break  # steps after the last hypothesis has ended change nothing
         token = beam.live.tokens[:, :, n - 1].reshape(-1, 1)
         state = decoder.reorder(state, (row * width + parent).flatten())
     results = beam.results(num_results, _penalty(n, alpha))
@@ -133,5 +133,7 @@ def _penalty(n: int, alpha: float) -> float:
 
 
 def _longest(tokens: Tensor, pad_id: int) -> int:
-    written = (tokens != pad_id).flatten(0, 1).any(0).nonzero()
-    return int(written.max()) + 1 if len(written) else 1
+    """How many tokens the longest result has; one at least."""
+    written = (tokens != pad_id).flatten(0, 1).any(0)  # (L,)
+    lengths = torch.arange(1, len(written) + 1, device=tokens.device)
+    return max(1, int(torch.where(written, lengths, 0).max()))

@@ -14,13 +14,22 @@ from .model import DecoderLayer, Transformer
 
 
 class StepwiseDecoder(Protocol):
-    """What a search asks of a decoder. This module is one."""
+    """What a search asks of a decoder. This module is one.
+
+    `look_every`: how many tokens it writes between two looks at whether all rows have ended. On a GPU a look
+    waits until everything before it has run.
+    """
+
+    look_every: int
 
     def start(self, model: Transformer, source: Tensor, capacity: int) -> Any: ...
 
     def step(self, model: Transformer, state: Any, tokens: Tensor) -> tuple[Tensor, Any]: ...
 
     def reorder(self, state: Any, rows: Tensor) -> Any: ...
+
+
+look_every = 1
 
 
 @dataclass(eq=False)

@@ -88,6 +88,17 @@ def check_ids(name: str, ids: Tensor, vocab: int, max_len: int | None = None) ->
         )
 
 
+def check_labels(labels: Tensor, shape: torch.Size, classes: int) -> None:
+    """Of a batch: one for each place of `shape`. A negative one would count from the last class."""
+    if labels.dtype != torch.int64 or labels.shape != shape:
+        seen = f"shape={tuple(labels.shape)} dtype={labels.dtype}"
+        raise ValueError(f"labels {seen} are not int64 {tuple(shape)}; give one for each")
+    low, high = int(labels.min()), int(labels.max())
+    if low < 0 or high >= classes:
+        bad = low if low < 0 else high
+        raise ValueError(f"label={bad} is outside the {classes} classes; give 0 to {classes - 1}")
+
+
 def check_width(name: str, x: Tensor, width: int) -> None:
     """A floating (B, T, D) tensor of this width."""
     check_floating(name, x)

@@ -70,15 +70,19 @@ def sight(
     if causal:
         allowed = allowed & causal_mask(T, S, positions.device)
     if config.window is not None:
-        allowed = allowed & window_mask(positions, key_positions, config.window)
+        allowed = allowed & window_mask(positions, key_positions, config.window, config.window_sides)
     if mask is not None:
         allowed = allowed & mask
-    bias = None
+    return Sight(positions, allowed, score_bias(config, relative, positions, key_positions, causal))
+
+
+def score_bias(
+    config: Config, relative: RelativeBias | None, positions: Tensor, key_positions: Tensor, causal: bool
+) -> Tensor | None:
+    """What the config's kind of positions adds to the scores (B or 1, H, T, S), where it adds something."""
     if config.positions == "alibi":
-        bias = alibi_bias(config.num_heads, positions, key_positions)
-    if relative is not None:
-        bias = relative(positions, key_positions, causal)
-    return Sight(positions, allowed, bias)
+        return alibi_bias(config.num_heads, positions, key_positions)
+    return None if relative is None else relative(positions, key_positions, causal)
 
 
 def relative_bias(config: Config) -> RelativeBias | None:
@@ -102,6 +106,14 @@ class KeysValues:
         self.k, self.v = torch.cat([self.k, k], 2), torch.cat([self.v, v], 2)
 
 
+class Sinks(nn.Module):
+    """A learned score for each head: a query that finds little to read gives it weight (arXiv 2508.10925)."""
+
+    def __init__(self, heads: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(heads))
+
+
 class SelfAttention(nn.Module):
     """H query heads read G key and value heads; H / G neighbours share one (arXiv 2305.13245).
 
@@ -123,7 +135,8 @@ class SelfAttention(nn.Module):
         )
         self.rotary = Rotary(config) if config.positions == "rotary" else None
         self.width, self.group = d, H // G
-        self.scale, self.dropout = config.attention_scale, config.dropout
+        self.scale, self.cap, self.dropout = config.attention_scale, config.score_cap, config.dropout
+        self.sinks = Sinks(H) if config.sinks else None
 
     def forward(self, x: Tensor, sight: Sight, past: KeysValues | None = None) -> tuple[Tensor, Tensor]:
         """What x (B, T, D) reads of the past and of itself. The past grows by x."""
@@ -136,7 +149,8 @@ class SelfAttention(nn.Module):
         k, v = (each.repeat_interleave(self.group, 1) for each in (k, v))  # (B, G, S, d) -> (B, H, S, d)
         dropout = self.dropout if self.training else 0.0
         allowed = sight.allowed.unsqueeze(1)  # (B or 1, 1, T, S)
-        heads, weights = attention(q, k, v, allowed, False, dropout, self.scale, sight.bias)
+        sinks = None if self.sinks is None else self.sinks.weight[:, None, None]  # (H, 1, 1)
+        heads, weights = attention(q, k, v, allowed, False, dropout, self.scale, sight.bias, self.cap, sinks)
         return self.output(heads.transpose(1, 2).flatten(2)), weights  # (B, T, D), (B, H, T, S)
 
     def keys_values(self, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:

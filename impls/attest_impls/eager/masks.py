@@ -29,16 +29,17 @@ def causal_mask(T: int, S: int, device: torch.device | str = "cpu") -> Tensor:
     return torch.ones(T, S, dtype=torch.bool, device=device).tril(S - T)  # (T, S)
 
 
-def window_mask(positions: Tensor, key_positions: Tensor, window: int) -> Tensor:
-    """Shows a query at position p the keys at positions p - window + 1 to p.
+def window_mask(positions: Tensor, key_positions: Tensor, window: int, sides: str = "before") -> Tensor:
+    """Shows a query at position p the keys at positions p - window + 1 to p; `both` as many behind it.
 
-    window = 2    1 . . .
-                  1 1 . .
-                  . 1 1 .
-                  . . 1 1
+    window = 2    1 . . .    both    1 1 . .
+                  1 1 . .            1 1 1 .
+                  . 1 1 .            . 1 1 1
+                  . . 1 1            . . 1 1
     """
     distance = positions[:, :, None] - key_positions[:, None, :]  # (B, T, S)
-    return (distance >= 0) & (distance < window)  # (B, T, S)
+    ahead = distance > -window if sides == "both" else distance >= 0
+    return ahead & (distance < window)  # (B, T, S)
 
 
 def without_unseen(x: Tensor, mask: Tensor) -> Tensor:

@@ -52,10 +52,13 @@ def attention(
     dropout: float = 0.0,
     scale: float | None = None,
     bias: Tensor | None = None,
+    cap: float | None = None,
+    sinks: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """softmax(q k^T / sqrt(d)) v (section 3.2.1): the output, and the weights as they are before dropout.
 
-    Later models have a `scale` of their own in place of 1 / sqrt(d), or add a `bias` to the scores.
+    Later models have a `scale` of their own in place of 1 / sqrt(d), bend scores that come near a `cap`, add
+    a `bias` to them, or let one score more, a head's `sinks`, take weight that goes to no value.
 
     Why sqrt(d): a score is a sum of d products. If q and k have unit variance, its variance is d. Divided by
     sqrt(d) it is 1, and the softmax does not start out saturated, where its gradient vanishes.
@@ -71,10 +74,14 @@ def attention(
     k, v = without_unseen(k, allowed), without_unseen(v, allowed)
     scores = widened(q) @ widened(k).transpose(-2, -1)  # (..., T, S)
     scores = scores / math.sqrt(q.shape[-1]) if scale is None else scores * scale
+    if cap is not None:
+        scores = cap * torch.tanh(scores / cap)
     if bias is not None:
         scores = scores + bias.to(scores.dtype)
     scores = torch.where(allowed, scores, torch.finfo(scores.dtype).min)  # (..., T, S)
-    weights = torch.where(allowed, scores.softmax(-1), 0.0)  # (..., T, S)
+    if sinks is not None:
+        scores = torch.cat([scores, sinks.to(scores.dtype).expand(*scores.shape[:-1], 1)], -1)
+    weights = torch.where(allowed, scores.softmax(-1)[..., :S], 0.0)  # (..., T, S)
     return nn.functional.dropout(weights, dropout).to(v.dtype) @ v, weights  # (..., T, d), (..., T, S)
 
 

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from attest.contract import Config
 
 from .norms import widened
+from .rotary_scaling import SCALINGS
 from .settings import rotated_width
 
 
@@ -109,19 +110,22 @@ class Rotary(nn.Module):
         super().__init__()
         self.base, self.fraction = config.rotary_base, config.rotary_fraction
         self.interleaved = config.rotary_pairing == "interleaved"
+        self.slower = SCALINGS[config.rotary_scaling](config)
 
     def forward(self, x: Tensor, positions: Tensor) -> Tensor:
         """x (B, H, T, d) at positions (B or 1, T). Features beyond the fraction pass as they are."""
         r = rotated_width(x.shape[-1], self.fraction)
-        cos, sin = (f(self.angles(positions, r)).to(widened(x).dtype) for f in (torch.cos, torch.sin))
+        angles, gain = self.angles(positions, r)
+        cos, sin = ((gain * f(angles)).to(widened(x).dtype) for f in (torch.cos, torch.sin))
         a, b = self.pairs(widened(x[..., :r]))  # both (B, H, T, r/2)
         turned = self.joined(a * cos - b * sin, b * cos + a * sin)  # (B, H, T, r)
         return torch.cat([turned.to(x.dtype), x[..., r:]], -1)  # (B, H, T, d)
 
-    def angles(self, positions: Tensor, r: int) -> Tensor:
-        """In float64: at position 100,000 a float32 angle is off by up to 0.004 of a radian."""
+    def angles(self, positions: Tensor, r: int) -> tuple[Tensor, float]:
+        """In float64: at position 100,000 a float32 angle is off by up to 0.004 of a radian. And the gain."""
         exponents = torch.arange(0, r, 2, device=positions.device, dtype=torch.float64) / r  # (r/2)
-        return (positions[..., None] * self.base**-exponents)[:, None]  # (B or 1, 1, T, r/2)
+        frequencies, gain = self.slower(self.base**-exponents)
+        return (positions[..., None] * frequencies)[:, None], gain  # (B or 1, 1, T, r/2)
 
     def pairs(self, x: Tensor) -> tuple[Tensor, Tensor]:
         if self.interleaved:

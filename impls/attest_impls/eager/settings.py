@@ -12,6 +12,8 @@ NORMS = ("post", "pre")
 NORM_KINDS = ("layer", "rms")
 POSITIONS = ("sinusoidal", "learned", "rotary", "alibi", "relative", "none")
 PAIRINGS = ("halves", "interleaved")
+SCALINGS = ("none", "linear", "yarn", "llama3")
+WINDOW_SIDES = ("before", "both")
 POOLINGS = ("mean", "first", "last")
 SCHEDULES = ("inverse_sqrt", "cosine")
 
@@ -51,7 +53,7 @@ def _one_of(words: tuple[str, ...]) -> Rule:
 _SIZES = (
     *("d_model", "num_heads", "num_encoder_layers", "num_decoder_layers"),
     *("source_vocab", "target_vocab", "max_len", "total_steps"),
-    *("relative_buckets", "relative_distance", "chunk", "block"),
+    *("relative_buckets", "relative_distance", "chunk", "block", "rotary_original"),
 )
 _RULES: dict[str, Rule] = {
     **dict.fromkeys(_SIZES, _SIZE),
@@ -60,12 +62,14 @@ _RULES: dict[str, Rule] = {
     "pad_id": _or_none(_INDEX),
     **dict.fromkeys(("dropout", "label_smoothing", "momentum", "beta1", "beta2"), _SHARE),
     **dict.fromkeys(("norm_eps", "peak_rate", "adam_eps", "rotary_base", "projection_scale"), _RATE),
-    "attention_scale": _or_none(_RATE),
+    **dict.fromkeys(("attention_scale", "score_cap"), _or_none(_RATE)),
+    "rotary_factor": (lambda v: is_number(v) and v >= 1, "is not a number from 1; give 1 to scale nothing"),
+    **dict.fromkeys(("rotary_slow_turns", "rotary_fast_turns"), _RATE),
     "num_classes": (lambda v: is_whole(v, 2), "is not an integer from 2; give two classes or more"),
     "rotary_fraction": (lambda v: is_number(v) and 0 < v <= 1, "is outside (0, 1]; give 1 for all of a head"),
     "clip_norm": (lambda v: v == math.inf or _RATE[0](v), "is not positive; give inf to clip nothing"),
     **dict.fromkeys(("bias", "gated", "scale_embeddings", "tie"), _FLAG),
-    **dict.fromkeys(("parallel", "qk_norm", "embedding_norm", "share_embeddings"), _FLAG),
+    **dict.fromkeys(("parallel", "qk_norm", "embedding_norm", "share_embeddings", "sinks"), _FLAG),
     **dict.fromkeys(("qkv_bias", "head_bias"), _or_none(_FLAG)),
     **dict.fromkeys(("floor_rate", "weight_decay"), _AT_LEAST_ZERO),
     "norm": _one_of(NORMS),
@@ -73,6 +77,8 @@ _RULES: dict[str, Rule] = {
     "activation": _one_of(ACTIVATIONS),
     "positions": _one_of(POSITIONS),
     "rotary_pairing": _one_of(PAIRINGS),
+    "rotary_scaling": _one_of(SCALINGS),
+    "window_sides": _one_of(WINDOW_SIDES),
     "pooling": _one_of(POOLINGS),
     "schedule": _one_of(SCHEDULES),
 }
@@ -87,11 +93,15 @@ _OF_T5 = (
 )
 _MODEL = (*_LAYER, "num_encoder_layers", "num_decoder_layers", *_EMBEDDING, "tie", "seed", *_SPECIAL, *_OF_T5)
 
-_ROTARY = ("rotary_base", "rotary_pairing", "rotary_fraction")
+_ROTARY = (
+    *("rotary_base", "rotary_pairing", "rotary_fraction", "rotary_scaling"),
+    *("rotary_factor", "rotary_original", "rotary_slow_turns", "rotary_fast_turns"),
+)
 _RELATIVE = ("relative_buckets", "relative_distance")
 _HEADS = (
     *("d_model", "num_heads", "num_kv_heads", "head_width", "bias", "qkv_bias", "dropout"),
-    *("positions", *_ROTARY, *_RELATIVE, "window", "attention_scale", "qk_norm", "norm_eps"),
+    *("positions", *_ROTARY, *_RELATIVE, "window", "window_sides", "attention_scale", "score_cap"),
+    *("sinks", "qk_norm", "norm_eps"),
 )
 _CAUSAL_LAYER = (*_LAYER, *_HEADS, "norm_kind", "parallel")
 _LANGUAGE_MODEL = (
@@ -99,7 +109,7 @@ _LANGUAGE_MODEL = (
     *("scale_embeddings", "embedding_norm", "tie", "head_bias", "projection_scale"),
 )
 _ENCODER_MODEL = (
-    *(*_LAYER, *(field for field in _HEADS if field != "window"), "norm_kind"),
+    *(*_LAYER, *(field for field in _HEADS if field not in ("window", "window_sides")), "norm_kind"),
     *("num_encoder_layers", "source_vocab", "pad_id", "max_len", "seed", "segments"),
     *("scale_embeddings", "embedding_norm", "head_bias"),
 )
@@ -162,6 +172,8 @@ def check_config(operation: str, config: Config) -> None:
             raise ValueError(f"{field}={value!r} {rule}")
     if {"d_model", "num_heads"} <= set(fields):
         _check_heads(config, fields)
+    if "rotary_scaling" in fields:
+        _check_scaling(config)
     if "eos_id" in fields:
         _check_special_ids(config)
     if "source_vocab" in fields:
@@ -199,6 +211,15 @@ def rotated_width(width: int, fraction: float) -> int:
             "choose another width or fraction"
         )
     return turned
+
+
+def _check_scaling(config: Config) -> None:
+    """What the rules of YaRN and Llama 3 take for slow turns less often than what they take for fast."""
+    slow, fast = config.rotary_slow_turns, config.rotary_fast_turns
+    if config.rotary_scaling in ("yarn", "llama3") and slow >= fast:
+        raise ValueError(f"rotary_slow_turns={slow} is not below rotary_fast_turns={fast}; give less")
+    if config.rotary_scaling == "yarn" and config.rotary_base <= 1:
+        raise ValueError(f"rotary_base={config.rotary_base} is not above 1; yarn takes its logarithm")
 
 
 def _check_special_ids(config: Config) -> None:

@@ -9,6 +9,8 @@ from torch import Tensor
 
 from .language_model import KeysValues, LanguageModel, Past
 
+look_every = 1
+
 
 def start(model: LanguageModel, prompt: Tensor, capacity: int) -> Past:
     """A past with a row for each row of the prompt, which is read by the first step. It grows as it must."""

@@ -11,13 +11,12 @@ from typing import Any
 from attest.contract import Config
 from attest.families import family_named
 
-ATTENTIONS = ("sdpa", "eager")
-
 
 class HuggingFace:
     """One family. What it offers is the whole model of that family."""
 
     padding = ("none", "right", "left")
+    packages = ("transformers",)
 
     def __init__(self, family: str) -> None:
         self.family = family_named(family)
@@ -32,14 +31,15 @@ class HuggingFace:
     def attention(self) -> str | None:
         """The attention that `--impl hf:llama,attention=eager` asks for; None leaves it to transformers."""
         chosen = dict(self.options).get("attention")
-        if chosen not in (None, *ATTENTIONS):
-            raise ValueError(f"attention={chosen!r} is unknown; use one of {', '.join(ATTENTIONS)}")
+        known = self.family.huggingface.attentions
+        if chosen not in (None, *known):
+            raise ValueError(f"attention={chosen!r} is none of {self.name}; use one of {', '.join(known)}")
         return chosen
 
     def _model(self, config: Config) -> Any:
-        from attest.adapters.huggingface import TransformersModel
+        from attest.adapters.huggingface import transformers_model
 
-        return TransformersModel(self.family, config, self.attention)
+        return transformers_model(self.family, config, self.attention)
 
 
 def __getattr__(name: str) -> Any:

@@ -2,8 +2,8 @@
 
 Read it in this order: data, layers, attention, multi_head, norm, feed_forward, embedding, blocks, model; then
 loss, optimisation and training; then decoding, generation and beam. The models of today follow: positions,
-self_attention, language_model, attention_variants. The modules with `operations` in their name only check
-arguments and speak to the outside; first_principles offers each piece by itself.
+self_attention, language_model, encoder_models, attention_variants. The modules with `operations` in their
+name only check arguments and speak to the outside; first_principles offers each piece by itself.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from attest.contract import Config
 from . import (
     attention_variants,
     data,
+    encoder_operations,
     first_principles,
     masks,
     operations,
@@ -36,7 +37,7 @@ from .optimisation import ClipGradients, LearningRate
 C = TypeVar("C")
 
 NETWORK = {"activation": ("silu", "gelu_tanh"), "gated": (True,)}  # of every feed-forward network
-# The operations of decoder-only models, and the options that they take.
+# The operations of models with one stack, and the options that they take.
 TEXT = (
     "positional_encoding",
     "rotary",
@@ -47,11 +48,21 @@ TEXT = (
     "language_model_optimizer",
     "language_model_trainer",
     "complete",
+    "masked_language_model",
+    "masked_language_model_trainer",
+    "classifier",
+    "classifier_trainer",
 )
-HEADS = ("num_kv_heads", "head_width", "window", "attention_scale", "qk_norm", "qkv_bias")
-PLACES = ("positions", "rotary_base", "rotary_pairing", "rotary_fraction")
+HEADS = (
+    *("num_kv_heads", "head_width", "window", "window_sides", "attention_scale", "score_cap", "sinks"),
+    *("qk_norm", "qkv_bias"),
+)
+PLACES = (
+    *("positions", "rotary_base", "rotary_pairing", "rotary_fraction", "rotary_scaling", "rotary_factor"),
+    *("rotary_original", "rotary_slow_turns", "rotary_fast_turns"),
+)
 BUCKETS = ("relative_buckets", "relative_distance")
-MODEL = ("norm_kind", "parallel", "embedding_norm", "head_bias", "projection_scale")
+MODEL = ("norm_kind", "parallel", "embedding_norm", "head_bias", "projection_scale", "segments", "pooling")
 OPTIONS = dict.fromkeys((*HEADS, *PLACES, *BUCKETS, *MODEL), "any")
 
 
@@ -101,6 +112,12 @@ class NumpyScratch:
     language_model_optimizer = builder(training.TextOptimizer)
     language_model_trainer = builder(training.TextTrainer)
     complete = builder(text_operations.CompleteOperation)
+    masked_language_model = builder(encoder_operations.MaskedLanguageModelOperation)
+    mask_tokens = staticmethod(encoder_operations.mask_tokens)
+    masked_language_model_loss = builder(encoder_operations.MaskedLoss)
+    masked_language_model_trainer = builder(training.MaskedTrainer)
+    classifier = builder(encoder_operations.ClassifierOperation)
+    classifier_trainer = builder(training.ClassifierTrainer)
     chunked_attention = builder(attention_variants.ChunkedOperation)
     linear_attention = builder(attention_variants.LinearOperation)
     block_sparse_attention = builder(attention_variants.BlockSparseOperation)

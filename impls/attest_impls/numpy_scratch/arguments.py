@@ -67,9 +67,15 @@ def attention_heads(config: Config) -> None:
     require(divides, "num_heads", h, f"does not divide d_model={d}", f"choose a divisor of {d}")
     require(h % g == 0, "num_kv_heads", g, f"does not divide num_heads={h}", f"choose a divisor of {h}")
     one_of("positions", config.positions, POSITIONS)
-    scale = config.attention_scale
-    good = scale is None or (is_number(scale) and scale > 0)
-    require(good, "attention_scale", scale, "is not a positive number", "give None for 1 / sqrt(d)")
+    for name, remedy in (
+        ("attention_scale", "give None for 1 / sqrt(d)"),
+        ("score_cap", "give None for none"),
+    ):
+        value = getattr(config, name)
+        good = value is None or (is_number(value) and value > 0)
+        require(good, name, value, "is not a positive number", remedy)
+    one_of("window_sides", config.window_sides, ("before", "both"))
+    require(isinstance(config.sinks, bool), "sinks", config.sinks, "is neither True nor False", "try False")
     rotary(config, config.d_head if config.positions == "rotary" else None)
     relative(config)
     layer_norm(config)
@@ -83,11 +89,28 @@ def rotary(config: Config, width: int | None = None) -> None:
     one_of("rotary_pairing", config.rotary_pairing, ("halves", "interleaved"))
     inside = is_number(fraction) and 0 < fraction <= 1
     require(inside, "rotary_fraction", fraction, "is outside (0, 1]", "give 1 for the whole head")
+    scaling(config)
     if width is not None:
         turned = round(width * fraction)
         even = turned > 0 and turned % 2 == 0 and math.isclose(turned, width * fraction)
         rule = f"of a head of width {width} is no even number of features"
         require(even, "rotary_fraction", fraction, rule, "choose another width or fraction")
+
+
+def scaling(config: Config) -> None:
+    """A rule for angles, its factor, and turns of slow and fast pairs in their order."""
+    one_of("rotary_scaling", config.rotary_scaling, ("none", "linear", "yarn", "llama3"))
+    positive_sizes(config, "rotary_original")
+    factor, slow, fast = config.rotary_factor, config.rotary_slow_turns, config.rotary_fast_turns
+    good = is_number(factor) and factor >= 1
+    require(good, "rotary_factor", factor, "is not a number from 1", "give 1 to scale nothing")
+    for name, turns in (("rotary_slow_turns", slow), ("rotary_fast_turns", fast)):
+        require(is_number(turns) and turns > 0, name, turns, "is not a positive number", "give some turns")
+    by_turns = config.rotary_scaling in ("yarn", "llama3")
+    rule = f"is not below rotary_fast_turns={fast}"
+    require(not by_turns or slow < fast, "rotary_slow_turns", slow, rule, "give less")
+    base, remedy = config.rotary_base, "yarn takes its logarithm"
+    require(config.rotary_scaling != "yarn" or base > 1, "rotary_base", base, "is not above 1", remedy)
 
 
 def relative(config: Config) -> None:
@@ -164,6 +187,15 @@ def language_model(config: Config) -> None:
     special_ids(config, "target_vocab", special)
     scale = config.projection_scale
     require(is_number(scale) and scale > 0, "projection_scale", scale, "is not positive", "try 1")
+
+
+def encoder_model(config: Config) -> None:
+    """What models with an encoder alone read; windows and parallel sublayers are of decoders."""
+    causal_layer(config.but(window=None, parallel=False))
+    positive_sizes(config, "num_encoder_layers", "max_len")
+    special_ids(config, "source_vocab", () if config.pad_id is None else ("pad_id",))
+    kinds = config.segments
+    require(is_integer(kinds) and kinds >= 0, "segments", kinds, "is no number of kinds", "give 0 for none")
 
 
 def schedule(config: Config) -> None:

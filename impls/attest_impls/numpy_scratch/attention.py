@@ -51,50 +51,85 @@ class DotProductAttention(Layer):
     scores back to variance one, where the softmax still has a gradient for every key.
     """
 
-    def __init__(self, scale: float | None = None) -> None:
+    def __init__(self, scale: float | None = None, cap: float | None = None) -> None:
         super().__init__()
-        self.softmax, self.scale = Softmax(), scale
+        self.softmax, self.scale, self.cap = Softmax(), scale, cap
 
     def forward(
-        self, q: Array, k: Array, v: Array, visible: Mask, bias: Array | None = None
+        self,
+        q: Array,
+        k: Array,
+        v: Array,
+        visible: Mask,
+        bias: Array | None = None,
+        sinks: Array | None = None,
     ) -> tuple[Array, Array, Cache]:
-        """The output, the weights, and the cache. `bias` is added to the scaled scores."""
+        """The output, the weights, and the cache.
+
+        `bias` is added to the scaled scores. `sinks` (H, 1, 1) is one score more for each query, whose weight
+        goes to no value.
+        """
         # a Python float leaves float32 as it is
         scale = 1 / math.sqrt(q.shape[-1]) if self.scale is None else float(self.scale)
         scores = q @ k.swapaxes(-1, -2)  # (..., T, S)
         scores *= scale
+        slope: Array | None = None
+        if self.cap is not None:
+            bent = np.tanh(scores / scores.dtype.type(self.cap))
+            scores, slope = bent * scores.dtype.type(self.cap), 1 - bent * bent  # (..., T, S) both
         if bias is not None:
             scores += bias
-        weights, _ = self.softmax.forward(scores, visible)  # (..., T, S)
+        if sinks is None:
+            weights, every = self.softmax.forward(scores, visible)  # (..., T, S)
+        else:
+            weights, every = self.beside(scores, visible, sinks)
         output = mix(weights, visible, v)  # (..., T, e)
-        return output, weights, (q, k, v, weights, visible, scale)
+        return output, weights, (q, k, v, weights, visible, scale, slope, every)
+
+    def beside(self, scores: Array, visible: Mask, sinks: Array) -> tuple[Array, Array]:
+        """The weights of the keys, and all weights (..., T, S + 1), that of the sink last."""
+        last = np.broadcast_to(sinks, (*scores.shape[:-1], 1)).astype(scores.dtype)
+        if visible is not None:
+            scores = np.where(visible, scores, -np.inf)
+        every, _ = self.softmax.forward(np.concatenate([scores, last], axis=-1))
+        return every[..., :-1], every
 
     def backward(
         self, doutput: Array, cache: Cache, dweights: Array | None = None
     ) -> tuple[Array, Array, Array]:
         """Gradients of q, k and v. `dweights` is that of the returned weights, if anybody used them."""
-        dq, dk, dv, _ = self.gradients(doutput, cache, dweights)
+        dq, dk, dv, _, _ = self.gradients(doutput, cache, dweights)
         return dq, dk, dv
 
     def gradients(
         self, doutput: Array, cache: Cache, dweights: Array | None = None
-    ) -> tuple[Array, Array, Array, Array]:
-        """Gradients of q, k, v and of a bias on the scores.
+    ) -> tuple[Array, Array, Array, Array, Array]:
+        """Gradients of q, k, v, of a bias on the scores and of sinks (..., T, 1); none without sinks.
 
         The steps of forward in reverse. Of a product C = A B, the gradients are dA = dC B^T and dB = A^T dC:
         C_ts = sum_j A_tj B_js, so A_tj moves every C_ts of its row by B_js, and dA_tj = sum_s dC_ts B_js; in
         the same way for B. output = weights v gives dv and dw. The softmax turns dw into dscores.
-        scores = scale q k^T + bias gives dbias = dscores, dq = scale dscores k and dk = scale dscores^T q.
+        scores = scale q k^T + bias gives dbias = dscores, dq = scale dscores k and dk = scale dscores^T q. A
+        cap c stands between: c tanh(s / c) has the slope 1 - tanh^2.
         """
-        q, k, v, weights, visible, scale = cache
+        q, k, v, weights, visible, scale, slope, every = cache
         dv = weights.swapaxes(-1, -2) @ doutput  # (..., S, e)
         dw = doutput @ v.swapaxes(-1, -2)  # (..., T, S)
         if dweights is not None:
             dw += dweights
         if visible is not None:
             dw = np.where(visible, dw, 0)  # 0 * nan is nan
-        dbias = self.softmax.backward(dw, weights)  # (..., T, S)
-        dscores = dbias * scale
+        dbias, dsinks = self.score_gradients(dw, every)
+        dscores = dbias * scale if slope is None else dbias * slope * scale
         dq = mix(dscores, visible, k)  # (..., T, d)
         dk = mix(dscores.swapaxes(-1, -2), transposed(visible, dscores.shape), q)  # (..., S, d)
-        return dq, dk, dv, dbias
+        return dq, dk, dv, dbias, dsinks
+
+    def score_gradients(self, dw: Array, every: Array) -> tuple[Array, Array]:
+        """Gradients of the scores of the keys (..., T, S), and of the sink's (..., T, 1) if there is one."""
+        S = dw.shape[-1]
+        if every.shape[-1] == S:
+            return self.softmax.backward(dw, every), dw[..., :0]
+        nothing = np.zeros((*dw.shape[:-1], 1), dw.dtype)  # the weight of a sink reaches no output
+        dboth = self.softmax.backward(np.concatenate([dw, nothing], axis=-1), every)
+        return dboth[..., :S], dboth[..., S:]

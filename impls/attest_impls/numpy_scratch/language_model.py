@@ -85,13 +85,16 @@ class CausalLayer(Layer):
         return feed(self, x, None)[0]
 
 
-class LanguageModel(Layer):
-    """Embedding, causal layers, projection."""
+class TextModel(Layer):
+    """What every model of one stack has: ids embedded, and layers that read them.
 
-    def __init__(self, config: Config, dtype: DType, rng: Random) -> None:
+    `vocab` is the field of the config with the number of ids.
+    """
+
+    def __init__(self, config: Config, dtype: DType, rng: Random, vocab: str) -> None:
         super().__init__()
         self.config, self.dtype = config, dtype
-        self.embedding = self.child("embedding", Embedding(config.target_vocab, config, dtype, rng))
+        self.embedding = self.child("embedding", Embedding(getattr(config, vocab), config, dtype, rng))
         self.scale = math.sqrt(config.d_model) if config.scale_embeddings else 1.0
         self.learned = None
         if config.positions == "learned":
@@ -103,15 +106,22 @@ class LanguageModel(Layer):
         if config.positions == "sinusoidal":
             self.sinusoids = position_table(config.max_len, config.d_model).astype(dtype)
         self.dropout = Dropout(config.dropout)
+
+    def stack(self, depth: int, rng: Random) -> Stack[CausalLayer]:
+        """So many layers; what is relative has one table for all of them."""
+        config, dtype = self.config, self.dtype
         relative = RelativeBias(config, dtype, rng) if config.positions == "relative" else None
-        layers = [CausalLayer(config, dtype, rng, relative) for _ in range(config.num_decoder_layers)]
-        self.decoder = self.child("decoder", Stack(layers, config, dtype))
+        layers = [CausalLayer(config, dtype, rng, relative) for _ in range(depth)]
+        found = Stack(layers, config, dtype)
         if relative is not None:
-            self.decoder.child("relative", relative)
+            found.child("relative", relative)
+        return found
+
+    def projected(self, classes: int, rng: Random, tied_to: Layer | None = None) -> Linear:
+        """The last map."""
+        config = self.config
         bias = config.bias if config.head_bias is None else config.head_bias
-        tied_to = self.embedding if config.tie else None
-        projection = Linear(config.d_model, config.target_vocab, bias, dtype, rng, tied_to)
-        self.projection = self.child("projection", projection)
+        return Linear(config.d_model, classes, bias, self.dtype, rng, tied_to)
 
     def real(self, ids: Array) -> Array:
         """(B, T): True where a token is no padding."""
@@ -124,32 +134,32 @@ class LanguageModel(Layer):
         counted: Array = np.maximum(before[:, None] + np.cumsum(real, axis=1) - 1, 0)
         return counted
 
-    def forward(self, ids: Array, rng: Random | None) -> tuple[Array, Cache]:
-        real = self.real(ids)
-        positions = self.positions(real, np.zeros(len(ids), int))  # (B, T)
-        place = placed(positions, positions, real[:, None, None, :], True, self.config.window)
-        x, embedded = self.embed(ids, positions, rng)  # (B, T, D)
+    def through(
+        self, stack: Stack[CausalLayer], x: Array, place: Place, rng: Random | None
+    ) -> tuple[Array, Cache]:
+        """x (B, T, D) through every layer and the norm behind them."""
         caches = []
-        for layer in self.decoder.layers:
+        for layer in stack.layers:
             x, cache = layer.forward(x, place, rng)
             caches.append(cache)
-        x, finished = self.decoder.finish(x)
-        logits, projected = self.projection.forward(x * self.config.projection_scale)  # (B, T, V)
-        return logits, (embedded, caches, finished, projected)
+        x, finished = stack.finish(x)
+        return x, (caches, finished)
 
-    def backward(self, dlogits: Array, cache: Cache) -> None:
-        """Ids have no gradient, so all that is left of it stands in `grads`."""
-        embedded, caches, finished, projected = cache
-        dx = self.projection.backward(dlogits, projected) * self.config.projection_scale
-        dx = self.decoder.finish_backward(dx, finished)
-        for layer, cache in zip(reversed(self.decoder.layers), reversed(caches)):
+    def through_backward(self, stack: Stack[CausalLayer], dx: Array, cache: Cache) -> Array:
+        caches, finished = cache
+        dx = stack.finish_backward(dx, finished)
+        for layer, cache in zip(reversed(stack.layers), reversed(caches)):
             dx = layer.backward(dx, cache)
-        self.embed_backward(dx, embedded)
+        return dx
 
-    def embed(self, ids: Array, positions: Array, rng: Random | None) -> tuple[Array, Cache]:
-        """Scaled rows, positions that are added, their norm, dropout: (B, T, D)."""
+    def embed(
+        self, ids: Array, positions: Array, rng: Random | None, beside: Array | None = None
+    ) -> tuple[Array, Cache]:
+        """Scaled rows, what stands beside them, positions that are added, a norm, dropout: (B, T, D)."""
         tokens, looked_up = self.embedding.look_up(ids)
         x, at = tokens * self.scale, None
+        if beside is not None:
+            x = x + beside
         if self.learned is not None:
             rows, at = self.learned.forward(positions)
             x = x + rows
@@ -159,13 +169,40 @@ class LanguageModel(Layer):
         x, dropped = self.dropout.forward(x, rng)
         return x, (looked_up, at, normed, dropped)
 
-    def embed_backward(self, dx: Array, cache: Cache) -> None:
+    def embed_backward(self, dx: Array, cache: Cache) -> Array:
+        """Returns the gradient of what stood beside the tokens."""
         looked_up, at, normed, dropped = cache
         dx = self.dropout.backward(dx, dropped)
         dx = self.embedding_norm.backward(dx, normed) if self.embedding_norm else dx
         if self.learned is not None:
             self.learned.backward(dx, at)
         self.embedding.look_up_backward(dx * self.scale, looked_up)
+        return dx
+
+
+class LanguageModel(TextModel):
+    """Embedding, causal layers, projection."""
+
+    def __init__(self, config: Config, dtype: DType, rng: Random) -> None:
+        super().__init__(config, dtype, rng, "target_vocab")
+        self.decoder = self.child("decoder", self.stack(config.num_decoder_layers, rng))
+        tied_to = self.embedding if config.tie else None
+        self.projection = self.child("projection", self.projected(config.target_vocab, rng, tied_to))
+
+    def forward(self, ids: Array, rng: Random | None) -> tuple[Array, Cache]:
+        real = self.real(ids)
+        positions = self.positions(real, np.zeros(len(ids), int))  # (B, T)
+        place = placed(self.config, positions, positions, real[:, None, None, :], True)
+        x, embedded = self.embed(ids, positions, rng)  # (B, T, D)
+        x, read = self.through(self.decoder, x, place, rng)
+        logits, projected = self.projection.forward(x * self.config.projection_scale)  # (B, T, V)
+        return logits, (embedded, read, projected)
+
+    def backward(self, dlogits: Array, cache: Cache) -> None:
+        """Ids have no gradient, so all that is left of it stands in `grads`."""
+        embedded, read, projected = cache
+        dx = self.projection.backward(dlogits, projected) * self.config.projection_scale
+        self.embed_backward(self.through_backward(self.decoder, dx, read), embedded)
 
     def aligned(self, prompt: Array) -> Array:
         """A prompt is continued behind its last column: padding stands before it."""
@@ -230,7 +267,7 @@ def step(model: LanguageModel, state: TextState, tokens: Array) -> tuple[Array, 
     positions = model.positions(new, state.real.sum(axis=1))  # (B, n)
     real = np.concatenate([state.real, new], axis=1)  # (B, t)
     everywhere = np.concatenate([state.positions, positions], axis=1)  # (B, t)
-    place = placed(positions, everywhere, real[:, None, None, :], True, model.config.window)
+    place = placed(model.config, positions, everywhere, real[:, None, None, :], True)
     x, _ = model.embed(tokens, positions, None)
     for layer, past in zip(model.decoder.layers, state.past):
         x = layer.step(x, past, place)

@@ -26,13 +26,13 @@ class CrossEntropy(Layer):
     `wanted` is 1 - smoothing on the label plus smoothing / V on every class, the label included.
     """
 
-    def __init__(self, pad_id: int, smoothing: float = 0.0) -> None:
+    def __init__(self, pad_id: int | None, smoothing: float = 0.0) -> None:
         super().__init__()
         self.pad_id, self.smoothing = pad_id, float(smoothing)
 
     def real(self, labels: Array) -> Array:
-        """(B, T): True where a label counts."""
-        mask: Array = labels != self.pad_id
+        """(B, T): True where a label counts; all do where no id is padding."""
+        mask: Array = np.ones(labels.shape, bool) if self.pad_id is None else labels != self.pad_id
         return mask
 
     def forward(self, logits: Array, labels: Array, count: int | None = None) -> tuple[Array, Cache]:

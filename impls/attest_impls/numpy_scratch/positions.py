@@ -13,6 +13,7 @@ from attest.contract import Array, Config
 
 from .arguments import is_integer, require
 from .layers import Cache, DType, Layer, Random
+from .rotary_scaling import scaled
 
 
 class Rotary(Layer):
@@ -27,6 +28,7 @@ class Rotary(Layer):
         super().__init__()
         self.base, self.fraction = config.rotary_base, config.rotary_fraction
         self.interleaved = config.rotary_pairing == "interleaved"
+        self.config = config
 
     def turned(self, width: int) -> int:
         """r, which must be even: every feature has a partner."""
@@ -39,9 +41,9 @@ class Rotary(Layer):
     def cos_sin(self, positions: Array, width: int, dtype: DType) -> tuple[Array, Array]:
         """(B, 1, T, r / 2) each. Angles are made in float64: in float32 a far position loses its fraction."""
         r = self.turned(width)
-        frequencies = self.base ** (-np.arange(0, r, 2) / r)  # (r / 2,)
+        frequencies, gain = scaled(self.base ** (-np.arange(0, r, 2) / r), self.config)  # (r / 2,)
         angles = (positions[..., None] * frequencies)[:, None]  # (B, 1, T, r / 2)
-        return np.cos(angles).astype(dtype), np.sin(angles).astype(dtype)
+        return (gain * np.cos(angles)).astype(dtype), (gain * np.sin(angles)).astype(dtype)
 
     def pairs(self, x: Array, r: int) -> tuple[Array, Array]:
         """The first and the second of every pair, as views (..., T, r / 2)."""
@@ -55,7 +57,7 @@ class Rotary(Layer):
         return self.rotated(x, cos, sin), (cos, sin)
 
     def backward(self, dy: Array, cache: Cache) -> Array:
-        """A rotation is linear, and its transpose is the rotation back: the same with -sin."""
+        """A rotation is linear, and its transpose is the rotation back: the same with -sin. A gain stays."""
         cos, sin = cache
         return self.rotated(dy, cos, -sin)
 

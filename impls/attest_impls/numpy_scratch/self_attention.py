@@ -29,15 +29,16 @@ class Place:
     causal: bool
 
 
-def placed(
-    positions: Array, key_positions: Array, visible: Mask, causal: bool, window: int | None = None
-) -> Place:
-    """With the triangle of a causal model, and with the window: itself and the window - 1 before."""
+def placed(config: Config, positions: Array, key_positions: Array, visible: Mask, causal: bool) -> Place:
+    """With the triangle of a causal model, and the window: itself and window - 1 before, or on both sides."""
     if causal:
         visible = both(visible, causal_mask(positions.shape[1], key_positions.shape[1]))
-    if window is not None:
-        behind = positions[:, :, None] - key_positions[:, None, :]  # (B, T, S)
-        visible = both(visible, ((behind >= 0) & (behind < window))[:, None])
+    if config.window is not None:
+        before = positions[:, :, None] - key_positions[:, None, :]  # (B, T, S)
+        within = np.abs(before) < config.window
+        visible = both(
+            visible, (within if config.window_sides == "both" else within & (before >= 0))[:, None]
+        )
     return Place(positions, key_positions, visible, causal)
 
 
@@ -45,6 +46,14 @@ def in_heads(x: Array, width: int) -> Array:
     """(B, T, heads * d) -> (B, heads, T, d)."""
     B, T, features = x.shape
     return x.reshape(B, T, features // width, width).swapaxes(1, 2)
+
+
+class Sinks(Layer):
+    """A score for each head that stands beside those of the keys and has no value."""
+
+    def __init__(self, config: Config, dtype: DType) -> None:
+        super().__init__()
+        self.params["weight"] = np.zeros(config.num_heads, dtype)
 
 
 class SelfAttention(Layer):
@@ -64,7 +73,8 @@ class SelfAttention(Layer):
             norms = {n: RMSNorm(d, config.norm_eps, dtype) for n in ("query_norm", "key_norm")}
             self.norms = [self.child(name, norm) for name, norm in norms.items()]
         self.rotary = Rotary(config) if config.positions == "rotary" else None
-        self.attention = DotProductAttention(config.attention_scale)
+        self.sinks = self.child("sinks", Sinks(config, dtype)) if config.sinks else None
+        self.attention = DotProductAttention(config.attention_scale, config.score_cap)
 
     def forward(self, x: Array, place: Place) -> tuple[Array, Array, Cache]:
         """The output and the weights."""
@@ -97,7 +107,8 @@ class SelfAttention(Layer):
         q, turned = self.turn(in_heads(q, self.config.d_head), place.positions, 0)  # (B, H, T, d)
         bias, biased = self.bias(place)
         shared_k, shared_v = self.shared(k), self.shared(v)  # (B, H, S, d)
-        heads, weights, attended = self.attention.forward(q, shared_k, shared_v, place.visible, bias)
+        sinks = None if self.sinks is None else self.sinks.params["weight"][:, None, None]  # (H, 1, 1)
+        heads, weights, attended = self.attention.forward(q, shared_k, shared_v, place.visible, bias, sinks)
         output, joined = self.output.forward(merge(heads))  # (B, T, D)
         return output, weights, (mapped, turned, biased, attended, joined)
 
@@ -106,7 +117,9 @@ class SelfAttention(Layer):
     ) -> tuple[Array, Array, Array]:
         mapped, turned, biased, attended, joined = cache
         dheads = in_heads(self.output.backward(doutput, joined), self.config.d_head)  # (B, H, T, d)
-        dq, dk, dv, dbias = self.attention.gradients(dheads, attended, dweights)
+        dq, dk, dv, dbias, dsinks = self.attention.gradients(dheads, attended, dweights)
+        if self.sinks is not None:
+            self.sinks.grads["weight"] += dsinks.sum(axis=(0, 2, 3))  # every query of a head saw it
         if self.relative is not None:
             self.relative.backward(dbias, biased)
         dx = self.query.backward(merge(self.turn_backward(dq, turned, 0)), mapped)  # (B, T, D)

@@ -105,7 +105,7 @@ def place_of(config: Config, x: Array, mask: Array | None, positions: Array | No
     if positions is not None:
         where = arguments.position_array("positions", positions, (B, T))
     visible = arguments.batch_mask("mask", mask, B, T, T)
-    return placed(where, where, visible, causal, config.window)
+    return placed(config, where, where, visible, causal)
 
 
 def own_table(config: Config, dtype: DType, rng: Random) -> RelativeBias | None:

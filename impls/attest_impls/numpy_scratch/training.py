@@ -15,6 +15,7 @@ from attest.contract import Array, Arrays, Config
 
 from . import arguments, checkpoint
 from .component import check_names
+from .encoder_operations import ClassifierOperation, MaskedLanguageModelOperation
 from .layers import DType, Random
 from .loss import CrossEntropy
 from .model_operations import TransformerOperation
@@ -61,8 +62,13 @@ class Trainer:
         self.model, self.config, self.seed = type(self).operation(config, dtype, rng), config, config.seed
         self.learning_rate = LearningRate(config)
         self.clip = ClipGradients(config)
-        self.loss = CrossEntropy(config.pad_id, config.label_smoothing)
+        self.loss = CrossEntropy(self.ignored, config.label_smoothing)
         self.adam = Adam(self.model.layer.all_params())
+
+    @property
+    def ignored(self) -> int | None:
+        """The label that stands for none."""
+        return self.config.pad_id
 
     @property
     def steps(self) -> int:
@@ -105,7 +111,7 @@ class Trainer:
 
     def evaluate(self, batches: Iterable[Arrays]) -> dict[str, float]:
         """Loss per token without smoothing or dropout, and its exponential. Nothing is changed."""
-        plain, total, count = CrossEntropy(self.config.pad_id), 0.0, 0
+        plain, total, count = CrossEntropy(self.ignored), 0.0, 0
         for batch in batches:
             streams, labels = self._shifted(batch)
             logits, _ = self.model.layer.forward(*streams, None)  # (B, T - 1, V)
@@ -153,3 +159,38 @@ class TextTrainer(Trainer):
         arguments.require("ids" in batch, "batch", sorted(batch), "lacks ids", "give them")
         whole = self._written("ids", batch)
         return (self.model.ids("ids", whole[:, :-1]),), whole[:, 1:]
+
+
+class MaskedTrainer(Trainer):
+    """Of a masked language model: a batch is `ids` and `labels`, padding where nothing is asked."""
+
+    operation: Callable[..., Any] = MaskedLanguageModelOperation
+
+    def _shifted(self, batch: Mapping[str, Array]) -> tuple[tuple[Array, ...], Array]:
+        """Nothing is shifted: the labels are given."""
+        for name in ("ids", "labels"):
+            arguments.require(name in batch, "batch", sorted(batch), f"lacks {name}", "give both")
+        ids = self.model.ids(batch["ids"])
+        return (ids,), self._given(np.asarray(batch["labels"]), ids)
+
+    def _given(self, labels: Array, ids: Array) -> Array:
+        labels = arguments.id_array("labels", labels, self.config.source_vocab)
+        fits, rule = labels.shape == ids.shape, f"is not of ids {ids.shape}"
+        arguments.require(fits, "labels.shape", labels.shape, rule, "give one for each id")
+        return labels
+
+
+class ClassifierTrainer(MaskedTrainer):
+    """Of a classifier: a label for each text, and each counts."""
+
+    operation = ClassifierOperation
+
+    @property
+    def ignored(self) -> int | None:
+        """None: a class may have the number that padding has among ids."""
+        return None
+
+    def _given(self, labels: Array, ids: Array) -> Array:
+        fits, rule = labels.shape == (len(ids),), f"is not of {len(ids)} texts"
+        arguments.require(fits, "labels.shape", labels.shape, rule, "give one for each text")
+        return arguments.id_array("labels", labels[:, None], self.config.num_classes)[:, 0]

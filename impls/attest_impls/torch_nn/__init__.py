@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from attest.adapters.torch import TorchComponent, seeded
 from attest.contract import Array, Arrays, Config
 
-from . import first_principles, layers, masks, model, names
+from . import attention, first_principles, layers, masks, model, names
 from .known import KNOWN_FAILURES
 
 
@@ -36,7 +36,10 @@ class TorchNN:
     name = "torch_nn"
     description = "torch's own attention, layers, loss and optimiser"
     dtypes = ("float32", "float64")
-    supports = ({"activation": ("silu", "gelu_tanh"), "gated": (True,), "operations": ("feed_forward",)},)
+    supports = (
+        {"activation": ("silu", "gelu_tanh"), "gated": (True,), "operations": ("feed_forward",)},
+        {"operations": ("self_attention",), **attention.OPTIONS},
+    )
     known_failures = KNOWN_FAILURES
 
     def attention(self, config: Config) -> TorchComponent:
@@ -71,6 +74,9 @@ class TorchNN:
 
     def rms_norm(self, config: Config) -> TorchComponent:
         return component(layers.rms_norm, config, call=lambda module, x: module(x))
+
+    def self_attention(self, config: Config) -> TorchComponent:
+        return component(attention.SelfAttention, config)
 
     def encoder_layer(self, config: Config) -> TorchComponent:
         call = partial(layers.encode, heads=config.num_heads)

@@ -72,7 +72,7 @@ LANGUAGE_MODEL = register_operation(
 ENCODER_IDS = ids("B T", "source_vocab", some=True)
 SEGMENTS = Port("B T", Kind.IDS, optional=True, below="segments")
 ENCODER_ONLY_READS = (
-    (CAUSAL_LAYER_READS - {"window", "parallel"})
+    (CAUSAL_LAYER_READS - {"window", "window_sides", "parallel"})
     | EMBEDS
     | {"num_encoder_layers", "source_vocab", "pad_id", "segments", "head_bias"}
 )
@@ -105,6 +105,7 @@ CLASSIFIER = register_operation(
         sizes={"D": "d_model", "C": "num_classes"},
         parameters=parameters.classifier,
         tables=frozenset({"embedding.weight"}),
+        streams=("ids",),
     )
 )
 
@@ -134,18 +135,24 @@ LANGUAGE_MODEL_OPTIMIZER = register_operation(
     )
 )
 
-LANGUAGE_MODEL_TRAINER = register_operation(
-    Operation(
-        name="language_model_trainer",
+
+def trainer_of(model: Operation, batch: str) -> Operation:
+    """The record of what trains a model: it reads what the model reads, and what only training does."""
+    return Operation(
+        name=f"{model.name}_trainer",
         form=Form.TRAINER,
         milestone="M9",
-        note="see Trainer; a batch is `ids`",
-        reads=LANGUAGE_MODEL_READS | (TRAINER.reads - OPTIMIZER.reads),
-        sizes=SIZES,
-        parameters=parameters.language_model,
-        tables=LANGUAGE_MODEL_TABLES,
+        note=f"see Trainer; a batch is {batch}",
+        reads=model.reads | (TRAINER.reads - OPTIMIZER.reads),
+        sizes=model.sizes,
+        parameters=model.parameters,
+        tables=model.tables,
     )
-)
+
+
+LANGUAGE_MODEL_TRAINER = register_operation(trainer_of(LANGUAGE_MODEL, "`ids`"))
+MASKED_LANGUAGE_MODEL_TRAINER = register_operation(trainer_of(MASKED_LANGUAGE_MODEL, "`ids` and `labels`"))
+CLASSIFIER_TRAINER = register_operation(trainer_of(CLASSIFIER, "`ids` and `labels`"))
 
 COMPLETE = register_operation(
     Operation(

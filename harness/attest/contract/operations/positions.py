@@ -8,7 +8,10 @@ from attest.contract.operation import Form, Kind, Operation, Port, floats, ids, 
 NUMBER = Port("", Kind.NUMBER)
 FLAG = Port("", Kind.FLAG, optional=True)
 POSITIONS = ids("B T")  # from 0 on, without a limit
-ROTARY_FIELDS = frozenset({"rotary_base", "rotary_pairing", "rotary_fraction"})
+SCALING_FIELDS = frozenset(
+    {"rotary_scaling", "rotary_factor", "rotary_original", "rotary_slow_turns", "rotary_fast_turns"}
+)
+ROTARY_FIELDS = frozenset({"rotary_base", "rotary_pairing", "rotary_fraction"}) | SCALING_FIELDS
 RELATIVE_FIELDS = frozenset({"relative_buckets", "relative_distance"})
 
 ROTARY = register_operation(

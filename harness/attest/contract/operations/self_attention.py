@@ -15,8 +15,10 @@ HEAD_OPTIONS = (
         "num_kv_heads",
         "head_width",
         "window",
+        "window_sides",
         "attention_scale",
         "score_cap",
+        "sinks",
         "qk_norm",
         "qkv_bias",
     }

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from attest.contract import Config
+from attest.judging import split_sums
 from attest.judging.catalogue import variant
 from attest.milestones.m01_attention.defects.masks import Filled
 from attest.reference import ops
@@ -148,6 +149,29 @@ class float32_all_the_way(Attention):
 
     def weights_from(self, scores: Var, allowed: Array | None, where: Where) -> Var:
         return rounded_to(self.config.dtype, super().weights_from(scores, allowed, where))
+
+
+class SplitLinear(Linear):
+    """A linear map whose sums are split."""
+
+    def __call__(self, x: Var, p: Scope, name: str) -> Var:
+        dtype, bias = self.config.dtype, p.get(f"{name}.bias")
+        y = split_sums.linear(x, p[f"{name}.weight"], dtype)
+        return y if bias is None else split_sums.shifted(y, bias, dtype)
+
+
+@variant("M1", "M2", "M3", "M4", also=(SplitLinear,))
+class split_sums_in_a_fixed_order(Attention):
+    """Products are added in parts, in an order that the number of terms decides, as GPU libraries do."""
+
+    def scores(self, q: Var, k: Var, where: Where) -> Var:
+        return split_sums.matmul(q, ops.swap(k), self.config.dtype)
+
+    def mix(self, weights: Var, v: Var, where: Where) -> Var:
+        tame = np.abs(v.value) <= 1e100  # as in ops.mix: nan behind a weight of zero stays out
+        mixed = split_sums.matmul(weights, ops.where(tame, v, 0.0), self.config.dtype)
+        reached = (weights.value != 0).astype(float) @ (~tame).astype(float)
+        return ops.where(reached == 0, mixed, np.nan)
 
 
 @variant("M1", "M2")

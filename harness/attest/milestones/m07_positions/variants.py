@@ -82,8 +82,34 @@ class rotary_table_precomputed(Rotary):
 class frequencies_by_exponentials(Rotary):
     """exp(-2i/r log base) instead of a power."""
 
-    def frequencies(self, rotated: int) -> Array:
+    def unscaled(self, rotated: int) -> Array:
         return np.asarray(np.exp(-self.exponents(rotated) * math.log(self.base())))
+
+
+@variant("M7")
+class linear_scaling_by_positions(Rotary):
+    """The rule linear divides positions, as it was published, and leaves frequencies as they are."""
+
+    def angles(self, positions: Array, rotated: int) -> Array:
+        if self.config.rotary_scaling != "linear":
+            return super().angles(positions, rotated)
+        places = np.asarray(positions, np.float64)[..., None] / self.config.rotary_factor
+        return np.asarray(places * self.unscaled(rotated))
+
+
+@variant("M7")
+class gain_on_queries_and_keys(Rotary):
+    """The gain of YaRN multiplies what was turned, not cosine and sine."""
+
+    def cos_and_sin(self, angles: Array, eps: float) -> tuple[Var, Var]:
+        gain = 1 / self.parts.rotary_scaling.gain()
+        cos, sin = super().cos_and_sin(angles, eps)
+        return (cos, sin) if gain == 1 else (ops.scale(cos, gain), ops.scale(sin, gain))
+
+    def turned(self, first: Var, second: Var, cos: Var, sin: Var) -> tuple[Var, Var]:
+        gain = self.parts.rotary_scaling.gain()
+        one, other = super().turned(first, second, cos, sin)
+        return (one, other) if gain == 1 else (ops.scale(one, gain), ops.scale(other, gain))
 
 
 @variant("M7")

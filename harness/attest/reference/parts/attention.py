@@ -44,7 +44,18 @@ class Attention(Part):
 
     def weights_from(self, scores: Var, allowed: Array | None, where: Where) -> Var:
         """Softmax over the keys; a query that may see nothing gets zeros."""
-        return ops.softmax(scores, allowed)
+        if where.sinks is None:
+            return ops.softmax(scores, allowed)
+        return self.beside_sinks(scores, where.sinks, allowed)
+
+    def beside_sinks(self, scores: Var, sinks: Var, allowed: Array | None) -> Var:
+        """Softmax over the keys and one score more, whose weight goes to no value (arXiv 2508.10925)."""
+        every = np.zeros((*scores.shape[:-1], 1))
+        both = ops.concat([scores, ops.add(sinks, every)])
+        if allowed is not None:
+            seen = np.broadcast_to(allowed, scores.shape)
+            allowed = np.concatenate([seen, np.ones_like(seen[..., :1])], axis=-1)
+        return ops.columns(ops.softmax(both, allowed), 0, scores.shape[-1])
 
     def mix(self, weights: Var, v: Var, where: Where) -> Var:
         return ops.mix(weights, v)

@@ -86,7 +86,9 @@ class MultiHead(Part):
         B, _, T, _ = q.shape
         S = k.shape[2]
         mask = self.parts.masks.within_window(where.mask, where, T, S)
-        inside = where.but(mask=self.allowed_for(mask, B, T, S), bias=self.bias(p, where, T, S))
+        inside = where.but(
+            mask=self.allowed_for(mask, B, T, S), bias=self.bias(p, where, T, S), sinks=self.sinks(p, where)
+        )
         turned = self.turned_queries(q, p, where)
         heads = self.parts.attention(turned, self.shared(k), self.shared(v), inside)
         return {"output": self.combine(self.merge(heads["output"]), p), "weights": heads["weights"]}
@@ -95,6 +97,12 @@ class MultiHead(Part):
         """(B or 1, H, T, S) of positions that have one."""
         bias = self.parts.positions.bias(p, where, T, S)
         return None if bias is None else ops.swap(bias, 0, 1)
+
+    def sinks(self, p: Scope, where: Where) -> Var | None:
+        """(H, 1, 1): a score of each head that every query of it sees."""
+        if not self.config.sinks or where.place == "cross":
+            return None
+        return ops.reshape(p["sinks.weight"], (self.config.num_heads, 1, 1))
 
     def combine(self, concatenated: Var, p: Scope) -> Var:
         """W_O over the concatenated heads."""
@@ -114,14 +122,17 @@ class HeadByHead(MultiHead):
         d, maps, positions = self.head_width(), self.parts.projections, self.parts.positions
         q, k, v = maps.project_q(query, p), maps.project_k(key_value, p), maps.project_v(key_value, p)
         T, S = query.shape[1], key_value.shape[1]
-        bias = positions.bias(p, where, T, S)
+        bias, sinks = positions.bias(p, where, T, S), self.sinks(p, where)
         inside = where.but(mask=self.parts.masks.within_window(where.mask, where, T, S))
         heads = []
         for head in range(self.config.num_heads):
             group = self.group_of(head)
             q_h = ops.columns(q, head * d, (head + 1) * d)
             k_h, v_h = (ops.columns(x, group * d, (group + 1) * d) for x in (k, v))
-            own = inside.but(bias=None if bias is None else ops.index(bias, head))
+            own = inside.but(
+                bias=None if bias is None else ops.index(bias, head),
+                sinks=None if sinks is None else ops.index(sinks, head),
+            )
             turned = self.turned_queries(q_h, p, where), self.turned_keys(k_h, p, where)
             heads.append(self.parts.attention(*turned, v_h, own))
         joined = ops.concat([head["output"] for head in heads])

@@ -22,7 +22,7 @@ class Linear(Part):
     def __call__(self, x: Var, p: Scope, name: str) -> Var:
         y = ops.matmul(x, ops.swap(p[f"{name}.weight"]))
         bias = p.get(f"{name}.bias")
-        return y if bias is None else ops.add(y, bias)
+        return y if bias is None else ops.add_to_product(y, bias, terms=x.shape[-1])
 
 
 class Projections(Part):

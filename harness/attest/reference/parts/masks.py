@@ -44,7 +44,7 @@ class Masks(Part):
         return given[0] if given else None
 
     def within_window(self, mask: Array | None, where: Where, T: int, S: int) -> Array | None:
-        """The mask of a query that sees itself and the window - 1 positions before; as given without one."""
+        """The mask of a query that sees what its window reaches; as given where there is none."""
         if self.config.window is None or where.place == "cross":
             return mask
         near = self.near(where.queries(T)[:, :, None] - where.keys(T, S)[:, None, :])
@@ -53,7 +53,8 @@ class Masks(Part):
     def near(self, distance: Array) -> Array:
         """Whether a key so far before its query may be seen; negative: it comes behind."""
         assert self.config.window is not None
-        near: Array = (distance >= 0) & (distance < self.config.window)
+        ahead = distance >= 0 if self.config.window_sides == "before" else distance > -self.config.window
+        near: Array = ahead & (distance < self.config.window)
         return near
 
     def allowed(self, where: Where, T: int, S: int) -> Array | None:

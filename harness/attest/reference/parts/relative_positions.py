@@ -42,6 +42,10 @@ class Rotary(Positions):
 
     def frequencies(self, rotated: int) -> Array:
         """(r / 2): by how much each pair turns from one position to the next."""
+        return self.parts.rotary_scaling.scaled(self.unscaled(rotated))
+
+    def unscaled(self, rotated: int) -> Array:
+        """The same without a rule that slows them down."""
         frequencies: Array = self.base() ** -self.exponents(rotated)
         return frequencies
 
@@ -97,8 +101,12 @@ class Rotary(Positions):
         32,000, twice what other formulas reach.
         """
         angles = rounded(angles)  # far from position 0 gradients are off by as much as the angle
-        variance = (eps + 4 * min(eps, 2.0**-24) * np.abs(angles)) ** 2 if eps else None
-        return Var(np.cos(angles), variance, eps), Var(np.sin(angles), variance, eps)
+        scaling = self.parts.rotary_scaling
+        roundings = 4 + scaling.roundings(self.unscaled(2 * angles.shape[-1]))
+        variance = (eps + roundings * min(eps, 2.0**-24) * np.abs(angles)) ** 2 if eps else None
+        cos, sin = Var(np.cos(angles), variance, eps), Var(np.sin(angles), variance, eps)
+        gain = scaling.gain()
+        return (cos, sin) if gain == 1 else (ops.scale(cos, gain), ops.scale(sin, gain))
 
 
 class PairByPair(Rotary):

@@ -26,6 +26,7 @@ class Where:
     layer: int | None = None  # the layer's number in its stack; None for a layer by itself
     place: str = "alone"  # alone (the operation `attention`), heads, encoder, decoder or cross
     bias: Var | None = None  # added to the scaled scores
+    sinks: Var | None = None  # (H, 1, 1), or () of one head: a score that each query sees beside its keys
     positions: Array | None = None  # (B, T) of the queries; None: they count on from `offset`
     key_positions: Array | None = None  # (B, S); None: those of the queries, or from 0 on behind a cache
     table: Var | None = None  # learned: the rows of positions; relative: the numbers of a stack's buckets

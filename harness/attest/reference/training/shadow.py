@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from attest.contract import ENCODER_DECODER, Architecture, Arrays, Config
+from attest.contract.architectures import SHIFTED
 from attest.outcomes import Expected
 from attest.reference.assembly import Parts
 from attest.reference.component import ReferenceComponent
@@ -29,6 +30,7 @@ FARTHEST = 4.0
 # When every gradient moves by at most d, the mean m moves by d at most, and so does r = sqrt(v), a weighted
 # length of the gradients. To first order m / r moves by (1 + 1.70) d / r. The rest is for the second order.
 SLOPE = 4.0
+SMOOTHED = 0.01  # so much more smoothing shows how the gradient follows the probabilities
 SLACK = 1e-5  # of a direction: clipping is asked for within 1e-5, and libraries divide by norm + 1e-6
 
 
@@ -57,6 +59,8 @@ class Shadow:
         moved = [
             self._loss_and_gradients(_disturbed(parameters, 4 * self.eps, seed), batches) for seed in (0, 1)
         ]
+        if self.architecture.labels != SHIFTED:
+            moved.append((loss + 4 * self.eps, self._with_rounded_logits(parameters, batches, found)))
         norm = self.parts.clipping.global_norm(found)
         rate = self.parts.schedule(self.moments.steps + 1)
         return ExpectedStep(
@@ -65,6 +69,20 @@ class Shadow:
             rate,
             self._updated(parameters, found, [m[1] for m in moved], rate),
         )
+
+    def _with_rounded_logits(
+        self, parameters: Arrays, batches: Sequence[Arrays], found: Arrays
+    ) -> dict[str, Array]:
+        """The gradients with probabilities that are off by a few roundings.
+
+        A gradient of the logits is p - 1 at the label. Where a model is sure, p is rounded to a multiple of
+        eps near 1, and what is left of the difference is mostly that rounding: no change of the parameters
+        shows it. A batch with one label meets this. More smoothing moves p - 1 in the same direction.
+        """
+        smoothing = self.config.label_smoothing
+        other = self._loss_and_gradients(parameters, batches, smoothing + SMOOTHED)[1]
+        part = 4 * self.eps / SMOOTHED
+        return {name: g + part * (other[name] - g) for name, g in found.items()}
 
     def gradient_norm(self, parameters: Arrays, batch: Arrays) -> float:
         """The length of the gradient at these parameters, without dropout."""
@@ -78,16 +96,17 @@ class Shadow:
         ]
         return self._near(losses[0], losses[1:])
 
-    def _trainer(self, parameters: Arrays) -> ReferenceTrainer:
+    def _trainer(self, parameters: Arrays, smoothing: float | None = None) -> ReferenceTrainer:
         wide = _exact(self.config)
+        wide = wide if smoothing is None else wide.but(label_smoothing=smoothing)
         model = ReferenceComponent(Parts(wide), self.architecture.operation, wide)
         model.load(parameters)
         return ReferenceTrainer(model, wide, self.architecture)
 
     def _loss_and_gradients(
-        self, parameters: Arrays, batches: Sequence[Arrays]
+        self, parameters: Arrays, batches: Sequence[Arrays], smoothing: float | None = None
     ) -> tuple[float, dict[str, Array]]:
-        trainer = self._trainer(parameters)
+        trainer = self._trainer(parameters, smoothing)
         parts = [trainer.loss_and_gradients(batch) for batch in batches]
         weights = trainer.batch_weights([tokens for _, tokens, _ in parts])
         loss = sum(w * part[0] for w, part in zip(weights, parts))

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from attest.contract import ENCODER_DECODER, Architecture, Arrays, Config, float_dtype
-from attest.contract.architectures import SHIFTED
+from attest.contract.architectures import CLASSES, SHIFTED
 from attest.contract.parameters import shapes
 from attest.reference.assembly import Parts
 from attest.reference.component import ReferenceComponent
 from attest.reference.initial import initial_parameters
-from attest.reference.tape import Array, gradients, leaf
+from attest.reference.tape import Array, Var, gradients, leaf
 from attest.reference.training.optimisation import Moments
 from attest.reference.validation import check_size
 
@@ -105,20 +105,46 @@ class ReferenceTrainer:
         p = self.model.scope(gradient=True)
         with np.errstate(all="ignore"):
             logits = self.noisily(lambda: self.model.outputs(self.model.operation, p, inputs))["logits"]
-            loss = self.parts.loss(logits, labels, self.config.label_smoothing)
+            loss = self.loss_of(logits, labels, self.config.label_smoothing)
             found = gradients([(loss, np.ones(()))], list(p.values.values()))
-        return float(loss.value), int(self.parts.loss.counted(labels).sum()), dict(zip(p.values, found))
+        return float(loss.value), int(self.counted(labels).sum()), dict(zip(p.values, found))
+
+    def loss_of(self, logits: Var, labels: Array, smoothing: float) -> Var:
+        """The mean over the labels that count."""
+        if self.architecture.labels != CLASSES:
+            return self.parts.loss(logits, labels, smoothing)
+        losses = self.parts.loss.token_losses(logits, labels, smoothing)
+        return self.parts.loss.reduce_losses(losses, self.counted(labels))
+
+    def counted(self, labels: Array) -> Array:
+        """Which labels count: ids that are no padding, and every class, one with padding's number too."""
+        if self.architecture.labels == CLASSES:
+            return np.ones(labels.shape, bool)
+        return self.parts.loss.counted(labels)
 
     def inputs_and_labels(self, batch: Arrays) -> tuple[dict[str, Array], Array]:
         """What the model reads and what it is asked for."""
         streams = {name: np.asarray(batch[name]) for name in self.architecture.streams}
         if self.architecture.labels != SHIFTED:
-            return self.model.accept(streams), np.asarray(batch["labels"])
+            return self.model.accept(streams), self.given_labels(batch)
         written = self.architecture.written
         ids = streams[written]
         self.model.check_ids(written, ids, self.architecture.vocabulary(written, self.config))
         read, labels = self.parts.shift(ids)
         return self.model.accept({**streams, written: read}), labels
+
+    def given_labels(self, batch: Arrays) -> Array:
+        """(B, T) ids or (B,) classes, once they are such."""
+        labels, ids = np.asarray(batch["labels"]), np.asarray(batch[self.architecture.written])
+        wanted = ids.shape[:1] if self.architecture.labels == CLASSES else ids.shape
+        if labels.shape != wanted:
+            raise ValueError(f"labels.shape={labels.shape} is not {wanted}; give a label for each")
+        classes = self.architecture.num_classes(self.config)
+        if labels.size and not (labels.min() >= 0 and labels.max() < classes):
+            raise ValueError(
+                f"labels reach from {labels.min()} to {labels.max()}; stay within 0 to {classes - 1}"
+            )
+        return labels
 
     def noisily(self, run: Callable[[], Any]) -> Any:
         """In training mode, with new noise for every pass; afterwards the mode is as before."""
@@ -174,8 +200,8 @@ class ReferenceTrainer:
         inputs, labels = self.inputs_and_labels(batch)
         with np.errstate(all="ignore"):
             logits = self.model.outputs(self.model.operation, self.model.scope(), inputs)["logits"]
-            loss = self.parts.loss(leaf(logits.value), labels, self.evaluation_smoothing())
-        return float(loss.value), int(self.parts.loss.counted(labels).sum())
+            loss = self.loss_of(leaf(logits.value), labels, self.evaluation_smoothing())
+        return float(loss.value), int(self.counted(labels).sum())
 
     def evaluation_smoothing(self) -> float:
         return 0.0

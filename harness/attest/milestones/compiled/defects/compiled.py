@@ -300,6 +300,18 @@ class wrong_device_position(OnTorch):
     kind = "cache"
 
 
+@defect("MC.9")
+class looks_at_every_token(CompiledReference):
+    """After each token the program waits for the device to say whether all rows have ended."""
+
+    look = "impatient"
+
+    def generate(self, config: Config) -> Any:
+        from attest.adapters.samples import sample
+
+        return sample(self.look, config)
+
+
 class _Permuted(Counted):
     def __call__(self, **inputs: Any) -> dict[str, Array]:
         key = "key_value" if self.operation == "multi_head_attention" else "k"

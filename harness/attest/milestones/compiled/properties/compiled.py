@@ -31,6 +31,9 @@ from attest.reference.oracle import expected, random_parameters
 Job = tuple[Any, Callable[[], Any]]
 # A cache that grows by blocks, or a length that is a constant of the graph, compiles anew within 100 steps.
 STEPS = 100
+PLACED = ("transformer", "loss", "language_model")  # what is put on a device that is not there
+# A look at the stop flags every eight tokens, and as much again for whatever else is looked at.
+MOST_WAITS = 0.25
 UNFIT = (
     "k of length 5 and v of length 4",
     "k of length 1 and v of length 5",
@@ -77,6 +80,23 @@ def a_hundred_steps_compile_at_most_twice(impl: JudgedImplementation) -> None:
         _, state = model.step(state, tokens())
     made = report_of(model.component, "transformer")["compilations"] - before
     expect(made <= 2, f"{STEPS} decoding steps compiled {made} times, should at most twice")
+
+
+@verifies("MC.2")
+def a_hundred_steps_of_a_language_model_compile_at_most_twice(impl: JudgedImplementation) -> None:
+    """The same of a model that continues its prompt, where it is offered."""
+    if not impl.offers("language_model"):
+        return
+    model = new_component(impl, "language_model")
+    note_case(f"{STEPS} steps of one token of a language model, {B} rows", "decoding")
+    if not hasattr(model.component, "start"):
+        return
+    state = model.start(B)
+    before = report_of(model.component, "language_model")["compilations"]
+    for _ in range(STEPS):
+        _, state = model.step(state, tokens())
+    made = report_of(model.component, "language_model")["compilations"] - before
+    expect(made <= 2, f"{STEPS} steps of a language model compiled {made} times, should at most twice")
 
 
 @verifies("MC.3")
@@ -211,7 +231,7 @@ def everything_is_made_on_the_device_of_the_input(impl: JudgedImplementation) ->
     if impl.sealed:
         raise NotRun("its modules are put on another device, as cannot be done across a seal; run open")
     config = config_of(impl, "transformer")
-    names = [name for name in ("transformer", "loss") if impl.offers(name)]
+    names = [name for name in PLACED if impl.offers(name)]
     built = [impl.construct(name, impl.with_run_options(config).but(device="cpu")) for name in names]
     if not all(is_torch(component) for component in built):
         raise NotOffered("its components hold no torch module as `module` and no `config`")
@@ -260,7 +280,10 @@ def expect_runs(
             ones = {output: np.ones(shape, np.float32)}
             expect_on_device(f"the backward pass of {done}", partial(part.gradients, inputs, ones))
         if hasattr(component, "start"):
-            expect_on_device(f"cached decoding of {done}", partial(decode, part, inputs["source"]))
+            beginning = inputs.get(
+                "source", B
+            )  # a model that continues its prompt begins with a number of rows
+            expect_on_device(f"cached decoding of {done}", partial(decode, part, beginning))
 
 
 def expect_on_device(what: str, call: Callable[[], Any]) -> None:
@@ -274,9 +297,9 @@ def expect_on_device(what: str, call: Callable[[], Any]) -> None:
         expect(False, f"{what}: {text}; give every new tensor the device of the one it meets")
 
 
-def decode(model: JudgedComponent, source: Any) -> None:
+def decode(model: JudgedComponent, beginning: Any) -> None:
     """Start, two tokens, a reorder, one token."""
-    state = model.start(source)
+    state = model.start(beginning)
     _, state = model.step(state, tokens(2))
     state = model.reorder(state, np.array([1, 0]))
     model.step(state, tokens())
@@ -309,3 +332,43 @@ def permuted_keys_are_read_right(impl: JudgedImplementation) -> None:
             seen = component.as_given(q=q, k=laid, v=v, mask=mask)["output"]
             what = f"output for keys in memory as axes {order}"
             expect_close(seen, wanted, what, factor=2 * impl.factor("attention"))
+
+
+@verifies("MC.9")
+def writing_seldom_waits(impl: JudgedImplementation) -> None:
+    """32 tokens more cost at most 8 reads of a number more, by every method."""
+    from attest.adapters.placement import is_torch
+    from attest.adapters.waiting import reads_of_numbers
+
+    if impl.sealed:
+        raise NotRun("what its tensors are read for is not seen across a seal; run open")
+    offered = [new_component(impl, name) for name in ("generate", "complete") if impl.offers(name)]
+    writers = {writer.operation: writer for writer in offered if is_torch(writer.component)}
+    if not writers:
+        raise NotOffered("nothing that writes holds a torch module as `module` and a `config`")
+    for name, writer in writers.items():
+        never_ends(writer)
+        for method in ("greedy", "beam", "sample"):
+            note_case(f"{name} by {method}, 8 and 40 tokens", method)
+            few, many = (
+                guarded(name, lambda n=n, m=method, w=writer: reads_of_numbers(lambda: written(w, n, m)))  # type: ignore[misc]
+                for n in (8, 40)
+            )
+            each = (many - few) / 32
+            said = f"{name} by {method} reads {each:.2f} numbers off tensors for each token"
+            expect(each <= MOST_WAITS, f"{said}, should at most {MOST_WAITS}")
+
+
+def never_ends(writer: JudgedComponent) -> None:
+    """Load weights under which the end is never written."""
+    held = writer.parameters()
+    held["projection.bias"] = held["projection.bias"].copy()
+    held["projection.bias"][writer.config.eos_id] = -1e4
+    writer.load(held)
+
+
+def written(writer: JudgedComponent, length: int, method: str) -> Any:
+    """What the bare component writes behind a prompt of four ids."""
+    prompt = {"generate": "source", "complete": "prompt"}[writer.operation]
+    ids = np.random.default_rng(1).integers(3, 11, (B, 4))
+    return writer.component(**{prompt: ids, "max_len": length, "method": method})

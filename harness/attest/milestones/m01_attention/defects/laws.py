@@ -247,3 +247,16 @@ class floating_point_errors_silenced(ReferenceComponent):
         seen = super().__call__(**inputs)
         np.seterr(all="print")
         return seen
+
+
+@defect("M1.15")
+class precision_of_torch_changed(ReferenceComponent):
+    """Products of torch have fewer digits after the call than before, for everyone in the process."""
+
+    def __call__(self, **inputs: Any) -> dict[str, Array]:
+        import torch
+
+        seen = super().__call__(**inputs)
+        low = torch.get_float32_matmul_precision() == "highest"
+        torch.set_float32_matmul_precision("high" if low else "highest")
+        return seen

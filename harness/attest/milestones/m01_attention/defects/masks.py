@@ -84,6 +84,17 @@ class mask_multiplies_scores(Attention):
         return super().weights_from(moved, None, where)
 
 
+@defect("M1.11")
+class one_column_hides_one_key(Attention):
+    """A mask whose last axis is 1 is read for the first key and no other."""
+
+    def weights_from(self, scores: Var, allowed: Array | None, where: Where) -> Var:
+        keys = scores.shape[-1]
+        if allowed is not None and allowed.shape[-1] == 1:
+            allowed = allowed | (np.arange(keys) > 0)
+        return super().weights_from(scores, allowed, where)
+
+
 @defect("M1.3", "M1.4")
 class mask_after_softmax(Attention):
     """The mask multiplies the weights, after the softmax."""

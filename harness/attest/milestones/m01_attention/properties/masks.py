@@ -231,6 +231,21 @@ def blind_queries_give_zeros(impl: JudgedImplementation, case: AttentionCase, wa
     expect_zero(weights[blind], "a weight of a query that sees nothing")
 
 
+@verifies("M1.11", effort=0.3)
+@given(case=attention_cases(masks=("none",), causal=False, min_keys=2))
+def a_mask_of_one_column_holds_for_every_key(impl: JudgedImplementation, case: AttentionCase) -> None:
+    """With a mask (T, 1) a query sees every key or none; one who does not take it refuses it."""
+    sees = case.rng(5).random((case.T, 1)) < 0.5
+    sees[case.seed % case.T] = False
+    component, inputs = case.loaded(impl), case.with_inputs(mask=sees)
+    seen = component.accepted(**inputs)
+    if seen is not None:
+        wanted = case.expected_for(inputs)["output"]
+        expect_close(seen["output"], wanted, "output", factor=2 * component.widening)
+        blind = np.broadcast_to(~sees[:, 0], wanted.value.shape[:-1])
+        expect_zero(seen["output"][blind], "the output of a query that sees nothing")
+
+
 @verifies("M1.11a")
 @given(case=attention_cases(masks=("keys", "pairs"), regimes=("unit",)), way=st.sampled_from(BLIND))
 def blind_queries_do_not_spoil_gradients(impl: JudgedImplementation, case: AttentionCase, way: str) -> None:

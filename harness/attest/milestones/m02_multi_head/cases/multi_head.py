@@ -170,6 +170,10 @@ def uneven_configs(impl: JudgedImplementation) -> dict[str, Config]:
     return {f"d_model={w} with num_heads={h}": right.but(d_model=w, num_heads=h) for w, h in UNEVEN}
 
 
+# Rows beyond groups of 8, 16 and 32, each with padding of its own.
+MANY_ROWS = MultiHeadCase(B=33, H=2, T=4, S=6, d=4, mask="keys", dtype="float64")
+
+
 @st.composite
 def multi_head_cases(
     draw: st.DrawFn,

@@ -187,6 +187,28 @@ class nan_in_heads_of_a_blind_row(Attention):
 
 
 @defect("M2.13a")
+class blind_rows_differ_in_training(Attention):
+    """In train mode a query that sees nothing reads all keys alike; in eval mode none."""
+
+    def weights_from(self, scores: Var, allowed: Array | None, where: Where) -> Var:
+        weights = super().weights_from(scores, allowed, where)
+        if self.noise is None or allowed is None:
+            return weights
+        sighted = np.any(np.broadcast_to(allowed, scores.shape), axis=-1, keepdims=True)
+        return ops.where(sighted, weights, 1.0 / scores.shape[-1])
+
+
+@defect("M2.8")
+class masks_repeat_after_eight_rows(MultiHead):
+    """Rows beyond the eighth are read with the mask of the row eight before."""
+
+    def allowed_for(self, mask: Array | None, B: int, T: int, S: int) -> Array | None:
+        if mask is not None and mask.ndim == 3:
+            mask = mask[np.arange(len(mask)) % 8]
+        return super().allowed_for(mask, B, T, S)
+
+
+@defect("M2.13a")
 class blind_query_gets_the_mean(Attention):
     """Inside multi-head attention a query that sees nothing gets the mean of all values."""
 

@@ -11,6 +11,7 @@ from attest.judging.cases import seeds
 from attest.judging.laws import (
     ANY_LENGTH,
     DTYPE,
+    FORMULA,
     MEMORY_LAYOUT,
     RANKS,
     REFUSALS,
@@ -20,9 +21,11 @@ from attest.judging.laws import (
     law_holds,
     laws_hold,
 )
+from attest.judging.named import ONCE, named
 from attest.judging.property import given, verifies
 from attest.milestones.m02_multi_head.cases.multi_head import (
     HIDING,
+    MANY_ROWS,
     OPERATION,
     MultiHeadCase,
     multi_head_cases,
@@ -57,6 +60,13 @@ def a_mask_stays_in_its_row(impl: JudgedImplementation, case: MultiHeadCase) -> 
         alone = component(**case.alone(b))["output"][:1]
         row = Expected(seen[b : b + 1].astype(np.float64), wanted.bound[b : b + 1])
         expect_close(alone, row, f"row {b} alone", factor=2 * component.widening)
+
+
+@verifies("M2.8", effort=ONCE)
+@given(case=named(MANY_ROWS))
+def every_row_has_its_own_mask(impl: JudgedImplementation, case: MultiHeadCase) -> None:
+    """33 rows, more than a kernel takes at once, are each read with their own mask."""
+    FORMULA.check(impl, case)
 
 
 @verifies("M2.8", large=2)
@@ -98,6 +108,23 @@ laws_hold(
     multi_head_cases(),
     OPERATION,
 )
+
+
+@verifies("M2.13a", effort=0.3)
+@given(case=multi_head_cases())
+def blind_queries_are_the_same_in_training(impl: JudgedImplementation, case: MultiHeadCase) -> None:
+    """In train mode without dropout a query that sees nothing gets what it gets in eval mode."""
+    component = case.loaded(impl)
+    inputs, blind = case.blinded()
+    component.train(case.seed)
+    try:
+        seen = component(**inputs)["output"]
+    finally:
+        component.eval()
+    expect_close(seen, case.expected_for(inputs)["output"], "output", factor=2 * component.widening)
+    bias = case.parameters.get("output.bias", np.zeros(case.D, seen.dtype))
+    rows = seen[blind]
+    expect_same_bits(rows, np.broadcast_to(case.stored(bias), rows.shape), "the output of a blind query")
 
 
 @verifies("M2.13a", large=2)

@@ -67,6 +67,18 @@ class third_sublayer_spared(Chosen):
     spared = "norm2."
 
 
+@defect("M4.16")
+class gradient_not_rescaled(Dropout):
+    """What was kept is divided by 1 - p, its gradient is not."""
+
+    def __call__(self, x: Var, place: str) -> Var:
+        y = super().__call__(x, place)
+        if y is x:
+            return x
+        keeps = 1.0 - self.config.dropout
+        return node(y.value, (y,), lambda g: (keeps * g,), y.variance)
+
+
 @defect("M3.7", "M3.7a")
 class dropout_not_rescaled(Dropout):
     """What is kept is not divided by 1 - p."""

@@ -17,7 +17,7 @@ from attest.checks.arrays import (
     expect_shape,
 )
 from attest.checks.flow import by_perturbation, flow, required_maps, within_rows
-from attest.checks.side_effects import expect_no_side_effects, global_state
+from attest.checks.side_effects import changed_since, expect_no_side_effects, global_state
 from attest.contract import Array, float_dtype
 from attest.evidence import note_case
 from attest.judging.cases import seeds
@@ -311,7 +311,7 @@ def expect_no_trace_of_training(component: JudgedComponent, case: LayerCase) -> 
     before = global_state()
     component.train(case.seed)
     first = output_of(component, case.inputs)
-    changed = sorted(name for name, value in global_state().items() if value != before[name])
+    changed = changed_since(before)
     expect(not changed, f"{component.operation} in train mode changed {', '.join(changed)}")
     expect_same_bits(output_of(component, case.inputs), first, "output of a second call with the same seed")
 

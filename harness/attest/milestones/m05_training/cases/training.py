@@ -17,13 +17,16 @@ from hypothesis import strategies as st
 from attest.boundary import JudgedImplementation
 from attest.boundary.training import JudgedTrainer
 from attest.contract import Array, Config
+from attest.contract.architectures import GIVEN, SHIFTED
 from attest.judging.architectures import ArchitectureCase
 from attest.judging.cases import seeds
 from attest.judging.options import takes
+from attest.milestones.m05_training.cases.labelled import labelled, with_one_label
 from attest.milestones.m05_training.cases.model import padded_on_the_right, words_of
 from attest.reference.oracle import random_parameters
 from attest.reference.training.shadow import Shadow
 
+NUM_CLASSES = 3  # of a classifier; among them are numbers of special ids, which count as any other class
 SPECIALS = ((0, 1, 2), (2, 0, 3), (1, 3, 0), (5, 4, 3))  # pad, BOS, EOS
 # Tried until gradients of the batches lie on both sides of the limit 1.0: clipping must act on some steps and
 # leave others alone.
@@ -87,9 +90,20 @@ class TrainingCase(ArchitectureCase):
 
     @property
     def single(self) -> dict[str, Array]:
-        """The first row of the first batch, cut to one label where labels are the stream shifted."""
-        asked = (self.architecture.written, "labels")
-        return {n: x[:1, :2] if n in asked and x.ndim == 2 else x[:1] for n, x in self.batches[0].items()}
+        """The first row of the first batch, with one label."""
+        if self.architecture.labels != SHIFTED:
+            return with_one_label(self.batches[0], self.pad_id)
+        written = self.architecture.written
+        return {n: x[:1, :2] if n == written else x[:1] for n, x in self.batches[0].items()}
+
+    @property
+    def one_position(self) -> dict[str, Array]:
+        """A batch of one row that is asked for one thing: of every stream one id is read."""
+        word = words_of(self.rng(5), 1, 1, self.vocab, SPECIALS[self.special])
+        if self.architecture.labels == SHIFTED:
+            return self.asking_for(word, np.array([[self.bos_id, self.eos_id]]))
+        labels = word if self.architecture.labels == GIVEN else word[:, 0] % NUM_CLASSES
+        return {self.architecture.written: word, "labels": labels}
 
     @property
     def pad_id(self) -> int:
@@ -127,6 +141,7 @@ class TrainingCase(ArchitectureCase):
             num_decoder_layers=self.layers,
             source_vocab=self.vocab,
             target_vocab=self.vocab,
+            num_classes=NUM_CLASSES,
             max_len=self.room,
             dropout=self.dropout,
             norm=self.norm,
@@ -188,6 +203,10 @@ class TrainingCase(ArchitectureCase):
 
     def _batch(self, i: int, rows: int) -> dict[str, Array]:
         rng = self.rng(2, i)
+        if self.architecture.labels != SHIFTED:
+            words, others = (words_of(rng, rows, 2 + i % 4, self.vocab, SPECIALS[self.special]) for _ in "ab")
+            ids = padded_on_the_right(rng, words, self.pad_id)
+            return labelled(rng, ids, others, self.architecture, self.plain)
         made = {}
         for stream in self.architecture.streams:
             written = stream == self.architecture.written
@@ -209,11 +228,13 @@ class TrainingCase(ArchitectureCase):
         return {name: self._stacked([batch[name] for batch in batches]) for name in batches[0]}
 
     def _stacked(self, parts: list[Array]) -> Array:
-        width = max(part.shape[1] for part in parts)
-        return np.concatenate([self.longer(part, width - part.shape[1]) for part in parts])
+        width = max(part.shape[-1] for part in parts)
+        return np.concatenate([self.longer(part, width - part.shape[-1]) for part in parts])
 
     def longer(self, ids: Array, columns: int) -> Array:
-        """With so many more columns of padding."""
+        """With so many more columns of padding; classes of rows have no columns."""
+        if ids.ndim == 1:
+            return ids
         return np.pad(ids, ((0, 0), (0, columns)), constant_values=self.pad_id)
 
     def asking_for(self, prompt: Array, written: Array) -> dict[str, Array]:

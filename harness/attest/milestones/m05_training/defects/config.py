@@ -45,6 +45,16 @@ class nan_dropout_accepted(ReferenceComponent):
             check_share("dropout", self.config.dropout)
 
 
+@defect("M5.12d")
+class infinite_numbers_accepted(ReferenceComponent):
+    """An epsilon or a rate is only asked whether it is below zero: infinity and NaN are not."""
+
+    def check_numbers(self) -> None:
+        for name, _ in (*self.fields(Holds.NUMBER), *self.fields(Holds.NUMBER, training=True)):
+            if getattr(self.config, name) < 0:
+                raise ValueError(f"{name}={getattr(self.config, name)} is negative; give 0 or more")
+
+
 @defect("M5.12")
 class full_dropout_accepted(ReferenceComponent):
     """Dropout 1 divides by zero when it is used."""

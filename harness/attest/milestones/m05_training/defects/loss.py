@@ -6,7 +6,7 @@ import numpy as np
 
 from attest.judging.catalogue import defect
 from attest.reference import ops
-from attest.reference.tape import Array, Var, detach
+from attest.reference.tape import Array, Var, detach, node
 from attest.reference.training.loss import Loss
 
 
@@ -91,6 +91,15 @@ class ends_do_not_count(Loss):
         last = real & (np.cumsum(real[:, ::-1], 1)[:, ::-1] == 1)
         counted: Array = real & ~last
         return counted
+
+
+@defect("M5.3a")
+class gradient_of_one(Loss):
+    """Whatever gradient reaches the loss is taken for 1."""
+
+    def reduce_losses(self, losses: Var, counted: Array) -> Var:
+        mean = super().reduce_losses(losses, counted)
+        return node(mean.value, (mean,), lambda g: (np.ones_like(g),), mean.variance)
 
 
 @defect("M5.3a")

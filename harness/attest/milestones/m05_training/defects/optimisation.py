@@ -122,6 +122,15 @@ class limit_over_the_larger(Clipping):
         return self.config.clip_norm / max(norm, self.config.clip_norm)
 
 
+@defect("M5.6e")
+class nothing_has_no_largest(Clipping):
+    """The norm is scaled by the largest of the arrays, and of none there is none."""
+
+    def global_norm(self, gradients: Arrays) -> float:
+        size = max(float(np.abs(g).max()) for g in gradients.values()) or 1.0
+        return size * super().global_norm({name: g / size for name, g in gradients.items()})
+
+
 @defect("M5.6a", "M5.6")
 class never_clipped(Clipping):
     """The factor is computed and not used."""

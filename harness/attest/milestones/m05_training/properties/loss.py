@@ -126,9 +126,11 @@ def gradients_of_the_loss_are_right(impl: JudgedImplementation, case: LossCase) 
     case = sharpest(impl, case)
     one = {"loss": np.asarray(1.0, case.logits.dtype)}
     loss = impl.build("loss", case.config)
-    seen = loss.gradients(case.inputs, one)
-    expect_gradients(seen, bounded_gradients("loss", case.config, {}, case.inputs, one))
-    expect_zero(seen.inputs["logits"][~case.real], "the gradient at padding")
+    # A part of a larger loss is reached by another number than 1.
+    for share in (one, {"loss": np.asarray(-2.5, case.logits.dtype)}):
+        seen = loss.gradients(case.inputs, share)
+        expect_gradients(seen, bounded_gradients("loss", case.config, {}, case.inputs, share))
+        expect_zero(seen.inputs["logits"][~case.real], "the gradient at padding")
     nothing = {"logits": case.logits, "labels": np.full_like(case.labels, case.pad_id)}
     expect_zero(loss.gradients(nothing, one).inputs["logits"], "the gradient of padding only")
 

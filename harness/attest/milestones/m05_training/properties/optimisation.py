@@ -154,6 +154,13 @@ def an_infinite_limit_clips_nothing(impl: JudgedImplementation, case: ClippingCa
     clipping_keeps_the_direction(impl, case)
 
 
+@verifies("M5.6e")
+def nothing_to_clip_is_no_error(impl: JudgedImplementation) -> None:
+    """No arrays go in and none come out."""
+    seen = clipped(impl, ClippingCase(dtype=impl.dtypes[0]), {})
+    expect(not seen, f"clip_gradients of no arrays returned {sorted(seen)}")
+
+
 def expect_clipped(seen: Arrays, case: ClippingCase) -> None:
     """g * min(1, limit / norm), and a norm of at most the limit."""
     factor = min(1.0, case.limit / case.length) if case.length else 1.0

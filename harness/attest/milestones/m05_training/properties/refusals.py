@@ -36,6 +36,8 @@ WRONG: dict[Holds, tuple[Any, ...]] = {  # whatever the field
     Holds.LIMIT: (0.0, -1.0, math.nan),
     Holds.PART: (0.0, -0.5, 1.5, math.nan),
 }
+# What a field that takes any number from 0 does not take.
+NO_NUMBERS = (-1e-5, math.inf, math.nan)
 # A text compares with numbers only by an exception of its own, which names neither field nor value.
 MORE: dict[str, tuple[Any, ...]] = {"dropout": (1.5, math.inf, "0.1"), "num_heads": (-4, "4")}
 
@@ -82,9 +84,9 @@ def chooses(impl: JudgedImplementation, operation: str, name: str) -> bool:
     return name not in OPTIONS or RULES[name].tried or len(impl.claims.values(name, operation)) > 1
 
 
-def refusal(impl: JudgedImplementation, operation: str, name: str, value: Any) -> Exception:
+def refusal(impl: JudgedImplementation, operation: str, name: str, value: Any, **changes: Any) -> Exception:
     """What building raises; silence is the failure."""
-    config = sensible(impl, operation).but(**{name: value})
+    config = sensible(impl, operation).but(**changes, **{name: value})
     what = f"{name}={value!r}" + ("" if OPERATIONS[operation].form is Form.MODEL else f" of the {operation}")
     return expect_refused(lambda: impl.raw_build(operation, config), what)
 
@@ -118,6 +120,17 @@ def vanishes(error: Exception) -> bool:
         trace = trace.tb_next
     names = {instruction.opname for instruction in dis.get_instructions(trace.tb_frame.f_code)}
     return bool(names & {"LOAD_ASSERTION_ERROR", "LOAD_COMMON_CONSTANT"})
+
+
+@verifies("M5.12d")
+def numbers_that_are_none_are_refused(impl: JudgedImplementation, architecture: Architecture) -> None:
+    """An epsilon or a rate below zero, infinite or NaN is refused where it is read."""
+    for operation in (architecture.operation, "learning_rate"):
+        reads = OPERATIONS[operation].reads
+        read = [name for name, rule in RULES.items() if rule.holds is Holds.NUMBER and name in reads]
+        for name, value in product(read if impl.offers(operation) else (), NO_NUMBERS):
+            note_case(f"{name}={value!r}", name)
+            refusal(impl, operation, name, value, schedule="cosine")
 
 
 @verifies("M5.12a")

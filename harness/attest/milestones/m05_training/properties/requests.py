@@ -6,6 +6,8 @@ import tempfile
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from attest.boundary import JudgedImplementation
 from attest.checks.arrays import expect_refused
 from attest.checks.training import expect_same_run
@@ -51,9 +53,15 @@ def a_batch_has_something_to_predict(impl: JudgedImplementation, architecture: A
     case = plain_case(impl, architecture)
     trainer, batch, written = case.trainer(impl, case.parameters), case.batches[0], architecture.written
     before = trainer.parameters()
-    wrong = {f"a batch without {written}": {n: x for n, x in batch.items() if n != written}}
+    wrong = {f"a batch without {name}": {n: x for n, x in batch.items() if n != name} for name in batch
+             if name in (written, "labels")}  # fmt: skip
     if architecture.labels == SHIFTED:
         wrong[f"a batch whose {written} has one column"] = {**batch, written: batch[written][:, :1]}
+    else:
+        labels, beyond = batch["labels"], architecture.num_classes(case.config)
+        wrong["a batch with a label too few"] = {**batch, "labels": labels[..., :-1]}
+        for value in (-1, beyond):
+            wrong[f"a batch with the label {value}"] = {**batch, "labels": np.full_like(labels, value)}
     for what, given in wrong.items():
         _expect_refused(f"a step with {what}", partial(trainer.trainer.step, given))
         expect_same_run(trainer.parameters(), before, f"after {what} was refused")

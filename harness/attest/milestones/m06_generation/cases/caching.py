@@ -8,7 +8,7 @@ Shapes: B rows, t tokens so far, n new tokens, V vocabulary.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -21,7 +21,7 @@ from attest.contract import Architecture, Array
 from attest.evidence import current, note_case
 from attest.judging.property import print_drawn
 from attest.milestones.m06_generation.cases.generation import LONG_FIELDS, DecodingCase, model_fields
-from attest.outcomes import Expected
+from attest.outcomes import Expected, Violation
 from attest.reference.oracle import expected
 
 # Two decodings under way at once show state that belongs to the component instead of the session.
@@ -50,6 +50,18 @@ class CacheCase(DecodingCase):
         case = super().fitted(impl)
         return case if case.padding in impl.claims.padding else case.but(padding="none")
 
+    def another_prompt(self, salt: int, S: int | None = None) -> Array:
+        """Every second prompt differs from the first in the last token of its rows alone."""
+        if salt % 2 == 0 or S is not None:
+            return super().another_prompt(salt, S)
+        ids, real = self.prompt.copy(), [i for i in range(self.prompt_vocabulary) if i != self.config.pad_id]
+        is_real = ids != self.config.pad_id
+        last = ids.shape[1] - 1 - is_real[:, ::-1].argmax(-1)
+        rows = np.arange(len(ids))
+        places = np.searchsorted(real, ids[rows, last])
+        ids[rows, last] = np.array(real)[(places + 1) % len(real)]
+        return ids
+
     def tokens(self, turn: int, rows: int, count: int) -> Array:
         """(rows, count): the tokens fed in one step; every step draws new ones."""
         return self.real_ids(self.rng(3, turn), (rows, count), self.num_classes)
@@ -72,10 +84,14 @@ class Session:
 
 
 class CacheRun:
-    """Does what a script says and holds every step to the full pass."""
+    """Does what a script says and holds every step to the full pass.
 
-    def __init__(self, impl: JudgedImplementation, case: CacheCase) -> None:
+    What was done so far is the case that a failure shows, unless the property draws more than a script.
+    """
+
+    def __init__(self, impl: JudgedImplementation, case: CacheCase, *, shows_script: bool = True) -> None:
         self.case, self.model = case.but(script=""), case.model(impl)
+        self.shows_script = shows_script
         self.sessions: list[Session] = []
         self.words: list[str] = []
 
@@ -86,7 +102,8 @@ class CacheRun:
 
     def did(self, word: str) -> None:
         self.words.append(word)
-        current().case = self.line
+        if self.shows_script:
+            current().case = self.line
 
     def open(self) -> None:
         """Start on a newly drawn prompt, or on as many empty rows."""
@@ -130,6 +147,23 @@ class CacheRun:
         architecture = self.case.architecture
         inputs = architecture.reading(session.prompt, session.tokens)
         return expected(architecture.operation, self.case.config, self.case.parameters, inputs)["logits"]
+
+    def fork(self, index: int) -> int:
+        """The same session once more, with the same state; its number."""
+        self.sessions.append(replace(self.sessions[index]))
+        return len(self.sessions) - 1
+
+    def goes_on(self, index: int, by: str) -> bool:
+        """Whether a session goes on, and rightly so; False where its state is refused."""
+        try:
+            if by == "reorder":
+                self.reorder(index, list(range(len(self.sessions[index].tokens)))[::-1])
+            self.step(index, 1)
+        except Violation as violation:
+            if violation.raised:
+                return False
+            raise
+        return True
 
     def reorder(self, index: int, rows: list[int]) -> None:
         """Rows repeat, drop and grow; the tokens follow."""

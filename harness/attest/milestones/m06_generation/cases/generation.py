@@ -341,6 +341,18 @@ LONG_OUTPUT = GenerationCase(**LONG_FIELDS, norm="pre", limit=40, eos=-1e4, dtyp
 LONG_BEAM = BeamCase(**LONG_FIELDS, norm="pre", limit=40, eos=-1e4, W=2, K=2, dtype="float64")
 # Twice the default width of four, so that a width that is ignored or capped shows.
 EIGHT_WIDE = BeamCase(B=2, S=3, symbols=17, limit=5, eos=1.0, W=8, K=8, dtype="float64")
+# 12 hypotheses over five tokens: the first steps cannot fill the beam, and what ends late is best.
+LATE_AND_CROWDED = tuple(
+    BeamCase(
+        B=2, S=3, symbols=2, limit=limit, W=12, K=8, alpha=4.0, special=special, dtype="float64", seed=seed
+    )
+    for limit, special, seed in ((4, 1, 0), (5, 2, 1), (6, 0, 2))
+)
+# Five tokens, of which three are likely, and room for one or two: fewer outputs exist than are asked for.
+MORE_THAN_OUTPUTS = (
+    BeamCase(B=2, S=3, symbols=2, limit=1, W=8, K=8, dtype="float64", seed=3),
+    BeamCase(B=1, S=2, symbols=2, limit=2, W=32, K=32, dtype="float64", seed=4),
+)
 # In each of these W of the first 2W - 1 continuations end at some step, which 1 of 60 drawn cases has: there
 # the last of the 2W lives on.
 CROWDED_ENDS = (
@@ -359,8 +371,9 @@ def crowded_cases(draw: st.DrawFn) -> BeamCase:
         limit=draw(st.integers(4, 5)),
         eos=draw(st.sampled_from((0.0, 1.0))),
         W=draw(st.sampled_from((12, 16, 8))),
-        K=4,
-        alpha=draw(st.sampled_from(ALPHAS)),
+        K=draw(st.sampled_from((8, 4))),
+        # A place without a hypothesis that counts as finished ends the search early: what is lost is long.
+        alpha=draw(st.sampled_from((*ALPHAS, 3.0, 4.0, 4.0))),
     )
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from hypothesis import strategies as st
 
 from attest.contract import Array, Config, float_dtype
 from attest.judging.cases import Case, dtypes, seeds
+from attest.judging.regimes import SIZES
 from attest.outcomes import Expected
 from attest.reference.assembly import oracle_parts
 from attest.reference.oracle import EPSILON
@@ -35,6 +36,16 @@ class LogitsCase(Case):
     temperature: float = 1.0
     top_k: int = 0
     top_p: float = 0.0
+
+    def enlarged(self, width: int) -> Self:
+        """The same over a large vocabulary: sorts keep the order of a few equals without promising it."""
+        return self.but(V=SIZES["target_vocab"])
+
+    @property
+    def cuts(self) -> tuple[int, ...]:
+        """Values of top_k: all of a small vocabulary, a few of a large one."""
+        few = (1, 2, 16, 17, 64, 130, 256)
+        return (*few, self.V - 1) if few[-1] < self.V else tuple(range(1, self.V))
 
     @property
     def regimes(self) -> tuple[str, ...]:

@@ -183,6 +183,20 @@ class done_rows_collect_on(ReferenceGenerator):
 
 
 @defect("M6.2")
+class empty_places_finish(ReferenceGenerator):
+    """Places that hold no hypothesis count as finished where their continuation is EOS."""
+
+    def extend(self, live: list[Hypothesis], logs: Array, width: int) -> Extended:
+        ended, open_, parents = super().extend(live, logs, width)
+        V = logs.shape[-1]
+        for row in sorted({h.row for h in live}):
+            empty = width - V * sum(h.row == row for h in live)
+            never = Hypothesis(row).followed_by(self.config.eos_id, -np.inf)
+            ended += [never] * max(0, empty // V)
+        return ended, open_, parents
+
+
+@defect("M6.2")
 class width_counts_the_batch(ReferenceGenerator):
     """The W best of the whole batch live on, not the W best of each row."""
 
@@ -193,6 +207,17 @@ class width_counts_the_batch(ReferenceGenerator):
         first = {row: next(i for i in order if open_[i].row == row) for row in rows}
         kept = sorted({*first.values(), *order[:width]})
         return ended, [open_[i] for i in kept], [parents[i] for i in kept]
+
+
+@defect("M6.2c")
+class empty_results_repeat_the_best(ReferenceGenerator):
+    """Where fewer outputs exist than were asked for, the best one fills the places."""
+
+    def packed(
+        self, results: list[list[tuple[Hypothesis, float]]], chosen: dict[str, Any]
+    ) -> dict[str, Array]:
+        K = chosen["num_results"]
+        return super().packed([(row + K * row[:1])[:K] for row in results], chosen)
 
 
 @defect("M6.2")

@@ -129,6 +129,16 @@ class stale_cache(Cache):
         return Kept(room.array[:, :, : start + new.shape[2]], room)
 
 
+@defect("M6.3b")
+class continuations_share_their_room(Cache):
+    """Keys and values are written behind those of the state, whatever another continuation wrote there."""
+
+    def append(self, held: Kept, new: Array) -> Kept:
+        if held.room is not None:
+            held.room.taken = held.array.shape[2]
+        return super().append(held, new)
+
+
 @defect("M6.3")
 class memory_of_the_first_start(Cache):
     """The source's keys and values are kept from the first start with this shape."""
@@ -138,6 +148,16 @@ class memory_of_the_first_start(Cache):
         if source.shape not in held:
             held[source.shape] = super().start(source, p)
         return replace(held[source.shape], source=source)
+
+
+@defect("M6.3")
+class memory_kept_by_all_but_the_end(Cache):
+    """A source that begins as an earlier one did and differs in its last token gets that one's memory."""
+
+    def start(self, source: Array, p: Scope) -> State:
+        held: dict[Any, State] = self.__dict__.setdefault("held", {})
+        key = (id(p), source.shape, source[:, :-1].tobytes())
+        return held.setdefault(key, super().start(source, p))
 
 
 @defect("M6.3", "M6.9")

@@ -110,6 +110,17 @@ class top_k_plus_one(Sampling):
         return super().keep_top_k(logits, top_k + 1)
 
 
+@defect("M6.7b")
+class an_unstable_sort_cuts(Sampling):
+    """Beyond 16 tokens the sort no longer keeps the order of equals."""
+
+    def keep_top_k(self, logits: Array, top_k: int) -> Array:
+        V = logits.shape[-1]
+        shift = 0 if V <= 16 else V // 2
+        kept: Array = np.roll(super().keep_top_k(np.roll(logits, shift, axis=-1), top_k), -shift, axis=-1)
+        return kept
+
+
 @defect("M6.7a")
 class top_k_keeps_the_least(Sampling):
     """The k least likely tokens are kept."""

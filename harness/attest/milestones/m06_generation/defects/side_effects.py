@@ -82,3 +82,32 @@ class logits_divided_in_place(Sampling):
         if temperature >= GREEDY_BELOW:
             logits /= temperature
         return p
+
+
+def in_its_own_order(x: Array) -> Array:
+    """Its numbers in the order of its memory."""
+    return x.ravel(order="K").reshape(x.shape)
+
+
+@defect("M6.12")
+class source_read_in_its_own_order(ReferenceGenerator):
+    """The source is read in the order of its memory, whatever its strides say."""
+
+    def __call__(self, *, source: Array, **request: Any) -> dict[str, Array]:  # type: ignore[override]
+        return super().__call__(source=in_its_own_order(source), **request)
+
+
+@defect("M6.12")
+class steps_read_in_their_own_order(ReferenceTransformer):
+    """The tokens of a step are read in the order of their memory."""
+
+    def step(self, state: State, tokens: Array) -> tuple[Array, State]:
+        return super().step(state, in_its_own_order(tokens))
+
+
+@defect("M6.12")
+class logits_read_in_their_own_order(Sampling):
+    """Logits are divided in the order of their memory."""
+
+    def temper(self, logits: Array, temperature: float) -> Array:
+        return super().temper(in_its_own_order(logits), temperature)

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from attest.boundary import JudgedComponent, JudgedImplementation
-from attest.checks.arrays import expect, expect_refused, expect_same_bits
+from attest.checks.arrays import expect, expect_refused, expect_same_bits, expect_shape
 from attest.checks.generation import (
     Found,
     expect_best,
@@ -27,7 +27,9 @@ from attest.milestones.m06_generation.cases.generation import (
     ALPHAS,
     CROWDED_ENDS,
     EIGHT_WIDE,
+    LATE_AND_CROWDED,
     LONG_BEAM,
+    MORE_THAN_OUTPUTS,
     BeamCase,
     UnevenCase,
     beam_cases,
@@ -84,6 +86,13 @@ def a_beam_may_be_wider_than_the_vocabulary(impl: JudgedImplementation, case: Be
 
 
 @verifies("M6.2", effort=ONCE)
+@given(case=named(*LATE_AND_CROWDED))
+def an_empty_place_does_not_finish(impl: JudgedImplementation, case: BeamCase) -> None:
+    """Of a beam wider than the vocabulary the search goes on until W hypotheses have ended."""
+    expect_searched(impl, case)
+
+
+@verifies("M6.2", effort=ONCE)
 @given(case=named(EIGHT_WIDE))
 def a_beam_of_eight_follows_eight(impl: JudgedImplementation, case: BeamCase) -> None:
     """A width above the default is not cut to it."""
@@ -116,6 +125,28 @@ def no_padding_follows_the_longest(impl: JudgedImplementation, case: BeamCase, m
     found = results_of(seen, case, case.B, case.K, case.limit)
     longest, columns = max(len(tokens) for row in found for tokens, _ in row), seen["tokens"].shape[-1]
     expect(columns == longest, f"{method} gave {columns} columns, the longest result has {longest} tokens")
+
+
+@verifies("M6.2c", effort=ONCE)
+@given(case=named(*MORE_THAN_OUTPUTS))
+def more_results_than_outputs(impl: JudgedImplementation, case: BeamCase) -> None:
+    """Refused, or what exists comes first, once, and behind it padding scored minus infinity."""
+    seen = case.generator(impl).accepted(**case.request())
+    if seen is None:
+        return
+    expect_shape(seen["scores"], (case.B, case.K), "scores")
+    for row in range(case.B):
+        tokens, scores = seen["tokens"][row], seen["scores"][row]
+        real = int(np.isfinite(scores).sum())
+        expect_shape(tokens, (case.K, tokens.shape[-1]), f"the tokens of row {row}")
+        expect(bool(np.all(scores[real:] == -np.inf)), f"the scores of row {row} are {scores}")
+        expect(
+            bool(np.all(tokens[real:] == case.config.pad_id)), f"an empty result of row {row} holds tokens"
+        )
+        written = [tuple(int(token) for token in result) for result in tokens[:real]]
+        expect(len(set(written)) == real, f"row {row} has a result twice: {written}")
+        least = outputs(case.symbols, case.limit)
+        expect(real >= least, f"row {row} has {real} results, {least} outputs exist")
 
 
 @verifies("M6.2", effort=0.3)

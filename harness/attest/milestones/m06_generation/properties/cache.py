@@ -31,6 +31,11 @@ from attest.reference.oracle import expected
 SHORT, LONG = 50, 400
 
 
+def _ways() -> st.SearchStrategy[str]:
+    """By which method a session goes on."""
+    return st.sampled_from(("step", "reorder"))
+
+
 @verifies("M6.3")
 @stateful(steps=8, replay="a_script_of_steps_equals_the_full_pass")
 def a_cached_step_equals_the_full_pass(impl: JudgedImplementation, architecture: Architecture) -> Any:
@@ -50,6 +55,21 @@ def a_script_of_steps_equals_the_full_pass(impl: JudgedImplementation, case: Cac
 def a_long_script_equals_the_full_pass(impl: JudgedImplementation, case: CacheCase) -> None:
     """Nothing is forgotten within 70 tokens, in one row or several."""
     CacheRun(impl, case).play(case.script)
+
+
+@verifies("M6.3b", effort=0.5)
+@given(case=cache_cases(scripted=False), first=_ways(), second=_ways())
+def a_used_state_is_refused_or_true(
+    impl: JudgedImplementation, case: CacheCase, first: str, second: str
+) -> None:
+    """A state is taken twice: each of the two ways to go on is refused, or says what the full pass says."""
+    run = CacheRun(impl, case, shows_script=False)
+    run.open()
+    run.step(0, 2)
+    old = run.fork(0)
+    expect(run.goes_on(0, first), f"a {first} of a new state was refused")
+    run.goes_on(old, second)
+    run.goes_on(0, "step")
 
 
 @verifies("M6.3", effort=0.3)
@@ -98,7 +118,7 @@ def no_step_beyond_the_last_position(
         raise NotClaimed(f"positions={case.config.positions!r} have no last position")
     case = case.but(padding="none")  # which takes no position
     for before in ((ROOM,), (first, ROOM - first), (first,), ()):
-        run = CacheRun(impl, case)
+        run = CacheRun(impl, case, shows_script=False)
         run.open()
         for count in before:
             run.step(0, count)

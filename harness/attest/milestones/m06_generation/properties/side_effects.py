@@ -11,7 +11,7 @@ import numpy as np
 
 from attest.boundary import JudgedComponent, JudgedImplementation, aligned, array_of, guarded
 from attest.checks.arrays import expect, expect_same_bits
-from attest.checks.side_effects import expect_no_side_effects, global_state, undisturbed
+from attest.checks.side_effects import changed_since, expect_no_side_effects, global_state, undisturbed
 from attest.contract import Architecture, Array
 from attest.evidence import note_case
 from attest.judging.property import given, verifies
@@ -53,7 +53,7 @@ def expect_mode_kept(component: JudgedComponent, request: dict[str, Any], what: 
     component.accepted(**request)
     now = training_flag(component.component)
     expect(now == flag, f"training was {flag} before a request for {what} and {now} after it")
-    changed = sorted(name for name, value in global_state().items() if value != before[name])
+    changed = changed_since(before)
     expect(not changed, f"a request for {what} changed {', '.join(changed)}")
 
 

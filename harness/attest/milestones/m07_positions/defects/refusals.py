@@ -34,6 +34,24 @@ class unknown_positions_are_none(_Mended):
 
 
 @defect("M7.18")
+class unknown_rules_are_none(_Mended):
+    """A rule for rotary angles that nobody knows is none at all."""
+
+    def mended(self, config: Config) -> dict[str, Any]:
+        known = ("none", "linear", "yarn", "llama3")
+        return {} if config.rotary_scaling in known else {"rotary_scaling": "none"}
+
+
+@defect("M7.18")
+class turns_put_in_order(_Mended):
+    """Where slow pairs would turn more often than fast ones, the two numbers are exchanged."""
+
+    def mended(self, config: Config) -> dict[str, Any]:
+        slow, fast = config.rotary_slow_turns, config.rotary_fast_turns
+        return {} if slow < fast else {"rotary_slow_turns": fast, "rotary_fast_turns": slow + 1}
+
+
+@defect("M7.18")
 class fraction_above_one_is_one(_Mended):
     """A fraction above 1 turns the whole head."""
 

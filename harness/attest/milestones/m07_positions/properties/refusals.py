@@ -13,6 +13,7 @@ from attest.checks.arrays import expect_refused, expect_refused_by_name
 from attest.contract import Config, float_dtype
 from attest.judging.property import given, verifies
 from attest.milestones.m07_positions.cases.rotary import RotaryCase, rotary_cases
+from attest.milestones.m07_positions.cases.scaling import ScaledCase, scaled_cases
 from attest.milestones.m07_positions.cases.self_attention import SelfAttentionCase, self_attention_cases
 from attest.milestones.m07_positions.checks import leave_out_unless_offered
 
@@ -46,6 +47,33 @@ def a_config_without_a_meaning_is_refused(impl: JudgedImplementation, case: Self
     leave_out_unless_offered(impl, case.operation)
     for _, what, config in asked(impl, case):
         expect_refused(attended(impl, case, config), what)
+
+
+def turned(impl: JudgedImplementation, case: ScaledCase, config: Config) -> Callable[[], Any]:
+    """Build with this config, and call."""
+    return lambda: impl.raw_build(case.operation, config)(**case.inputs)
+
+
+NONSENSE: tuple[dict[str, Any], ...] = (
+    {"rotary_scaling": "ntk"},
+    {"rotary_scaling": "LLAMA3"},
+    {"rotary_scaling": "linear", "rotary_factor": 0.0},
+    {"rotary_scaling": "llama3", "rotary_factor": -8.0},
+    {"rotary_scaling": "llama3", "rotary_slow_turns": 32.0, "rotary_fast_turns": 4.0},
+    {"rotary_scaling": "yarn", "rotary_slow_turns": 4.0, "rotary_fast_turns": 4.0},
+)
+
+
+@verifies("M7.18", effort=0.3)
+@given(case=scaled_cases())
+def a_rule_without_a_meaning_is_refused(impl: JudgedImplementation, case: ScaledCase) -> None:
+    """A rule that is not known, a factor that is not above 0, slow pairs that turn as often as fast ones."""
+    leave_out_unless_offered(impl, case.operation)
+    for changes in NONSENSE:
+        config = case.config.but(**changes)
+        if not impl.claims.refusal_asked(case.operation, config):
+            what = ", ".join(f"{name}={value!r}" for name, value in changes.items())
+            expect_refused(turned(impl, case, config), what)
 
 
 @verifies("M7.18a", effort=0.3)

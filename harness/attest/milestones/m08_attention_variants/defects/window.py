@@ -55,6 +55,52 @@ class window_symmetric(Masks):
         return np.asarray(np.abs(distance) < _window(self))
 
 
+class _BothSides(Masks):
+    """A window that is wrong only where it opens to both sides."""
+
+    def reach(self) -> tuple[int, int]:
+        """How many positions before and behind the query are seen."""
+        raise NotImplementedError
+
+    def near(self, distance: Array) -> Array:
+        if self.config.window_sides == "before":
+            return super().near(distance)
+        before, behind = self.reach()
+        return np.asarray((distance >= -behind) & (distance <= before))
+
+
+@defect("M8.4a")
+class second_side_ignored(_BothSides):
+    """The window looks back alone."""
+
+    def reach(self) -> tuple[int, int]:
+        return _window(self) - 1, 0
+
+
+@defect("M8.4a")
+class both_sides_one_more(_BothSides):
+    """W positions on either side beside the query's own."""
+
+    def reach(self) -> tuple[int, int]:
+        return _window(self), _window(self)
+
+
+@defect("M8.4a")
+class window_split_between_sides(_BothSides):
+    """W is the width of both sides together."""
+
+    def reach(self) -> tuple[int, int]:
+        return _window(self) // 2, (_window(self) - 1) // 2
+
+
+@defect("M8.4a")
+class side_behind_one_short(_BothSides):
+    """Behind the query one position fewer is seen than before it."""
+
+    def reach(self) -> tuple[int, int]:
+        return _window(self) - 1, max(0, _window(self) - 2)
+
+
 @defect("M8.4")
 class window_without_itself(Masks):
     """The query's own key is hidden where another is in the window."""

@@ -6,12 +6,14 @@ import numpy as np
 from hypothesis import strategies as st
 
 from attest.boundary import JudgedImplementation
-from attest.checks.arrays import expect, expect_close, expect_refused, expect_same_bits
+from attest.checks.arrays import expect, expect_close, expect_near, expect_refused, expect_same_bits
 from attest.contract.parameters import shapes
+from attest.evidence import note_case
 from attest.judging.laws import FORMULA, GRADIENTS, SIDE_EFFECTS_IN_TRAINING
 from attest.judging.property import given, verifies
 from attest.milestones.m08_attention_variants.cases.heads import HeadsCase, called, heads_cases
 from attest.outcomes import Expected
+from attest.reference.oracle import EPSILON
 
 SMALL = ("unit", "init")
 
@@ -129,6 +131,47 @@ def a_high_cap_changes_nothing(impl: JudgedImplementation, case: HeadsCase) -> N
     plain = called(impl, case.with_option(score_cap=None), case.parameters).astype(np.float64)
     high = case.output.bound + np.abs(case.output.value - case.with_option(score_cap=None).output.value)
     expect_close(seen, Expected(plain, high), "output below a high cap", factor=2 * component.widening)
+
+
+@verifies("M8.15a")
+@given(case=st.one_of(heads_cases(wants="sinks:true"), heads_cases(wants="sinks:true", grouped=True)))
+def attention_with_sinks_equals_its_formula(impl: JudgedImplementation, case: HeadsCase) -> None:
+    """One score more for each head, which every query sees, and whose weight goes to no value."""
+    FORMULA.check(impl, case)
+
+
+@verifies("M8.15a", effort=0.5)
+@given(case=heads_cases(wants="sinks:true", regimes=("unit", "init")))
+def a_low_sink_changes_nothing(impl: JudgedImplementation, case: HeadsCase) -> None:
+    """Far below all scores a sink has no weight: the output is that without one."""
+    plain = case.with_option(sinks=False)
+    weights = {name: x for name, x in case.parameters.items() if not name.startswith("sinks")}
+    low = {**weights, "sinks.weight": np.full_like(case.parameters["sinks.weight"], -1e4)}
+    component = case.loaded(impl, low)
+    seen = component(**case.inputs)["output"]
+    expected = plain.output_for(parameters=weights)
+    wanted = Expected(called(impl, plain, weights).astype(np.float64), expected.bound)
+    expect_close(seen, wanted, "output beside a low sink", factor=2 * component.widening)
+
+
+@verifies("M8.15a")
+def a_sink_counts_as_one_key(impl: JudgedImplementation) -> None:
+    """Worked by hand: with scores and sink of zero and values of 1, a query of n keys gets n / (n + 1)."""
+    case = HeadsCase(B=1, H=2, T=3, d=2, causal=True, options="sinks:true", dtype=impl.dtypes[0]).fitted(impl)
+    given = {name: np.zeros_like(x) for name, x in case.parameters.items()}
+    given["value.bias"] = np.ones_like(given["value.bias"])
+    given["output.weight"] = np.eye(*given["output.weight"].shape, dtype=given["output.weight"].dtype)
+    note_case("scores and sink of zero, values of one", "worked by hand")
+    seen = called(impl, case, given)
+    wanted = np.broadcast_to(np.array([1 / 2, 2 / 3, 3 / 4])[:, None], seen.shape)
+    expect_near(seen, wanted, 16 * EPSILON[case.dtype], "output")
+
+
+@verifies("M8.16", effort=0.5)
+@given(case=st.one_of(heads_cases(wants="sinks:true"), heads_cases(wants="score_cap:1.5")))
+def gradients_of_sinks_and_caps(impl: JudgedImplementation, case: HeadsCase) -> None:
+    """A sink takes weight from every query of its head; a cap bends the slope of a score."""
+    GRADIENTS.check(impl, case)
 
 
 @verifies("M8.16", effort=0.5)

@@ -83,6 +83,38 @@ def two_windows_in_turn(impl: JudgedImplementation, case: HeadsCase, other: int)
     expect_close(after, case.output, "output", factor=component.widening)
 
 
+def two_sided(word: str) -> st.SearchStrategy[HeadsCase]:
+    """Windows that reach as far behind the query as before it."""
+    return heads_cases(
+        window=WINDOWS, wants="window_sides:both", masks=(word,), regimes=("unit", "saturated")
+    )
+
+
+@verifies("M8.4a")
+@given(case=st.one_of(two_sided("none"), two_sided("pairs")))
+def two_sided_windows_equal_their_formula(impl: JudgedImplementation, case: HeadsCase) -> None:
+    """A query sees the positions that lie less than W from its own, on either side."""
+    FORMULA.check(impl, case)
+
+
+@verifies("M8.4a")
+@given(
+    case=heads_cases(
+        window=WINDOWS, wants="window_sides:both", masks=("none",), at=("counted",), causal=False
+    ),
+    which=st.integers(0, 10),
+)
+def a_key_is_seen_from_both_sides(impl: JudgedImplementation, case: HeadsCase, which: int) -> None:
+    """A changed token moves its own output and those of W - 1 positions on either side, and no bit beyond."""
+    case = case.sharpest(impl)
+    place, component = which % case.T, case.loaded(impl)
+    x = case.inputs["x"].copy()
+    x[:, place] = case.draw(case.rng(7), case.B, case.D)
+    before, after = (component(**case.with_inputs(x=given))["output"] for given in (case.inputs["x"], x))
+    reached = np.abs(np.arange(case.T) - place) < case.W
+    expect_same_bits(after[:, ~reached], before[:, ~reached], f"output beyond the window of token {place}")
+
+
 @verifies("M8.16", effort=0.5)
 @given(case=heads_cases(window=WINDOWS))
 def gradients_of_windowed_attention(impl: JudgedImplementation, case: HeadsCase) -> None:

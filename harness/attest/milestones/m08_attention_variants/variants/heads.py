@@ -11,6 +11,7 @@ from attest.judging.catalogue import variant
 from attest.milestones.m08_attention_variants.defects.backends import SeveralBackends
 from attest.reference import ops
 from attest.reference.decoding.text_cache import KeysAndValues, TextCache, TextState
+from attest.reference.parts.attention import Attention
 from attest.reference.parts.heads import HeadByHead, MultiHead
 from attest.reference.parts.where import Where
 from attest.reference.scope import Scope
@@ -32,10 +33,11 @@ class grouped_by_broadcast(MultiHead):
         B, _, T, d = q.shape
         S = k.shape[2]
         allowed = self.allowed_for(self.parts.masks.within_window(where.mask, where, T, S), B, T, S)
-        bias = self.bias(p, where, T, S)
+        bias, sinks = self.bias(p, where, T, S), self.sinks(p, where)
         inside = where.but(
             mask=None if allowed is None else allowed[:, :, None],
             bias=None if bias is None else ops.reshape(bias, (bias.shape[0], G, H // G, T, S)),
+            sinks=None if sinks is None else ops.reshape(sinks, (G, H // G, 1, 1)),
         )
         keys, values = (ops.reshape(x, (B, G, 1, S, d)) for x in (k, v))
         heads = self.parts.attention(ops.reshape(q, (B, G, H // G, T, d)), keys, values, inside)
@@ -45,11 +47,28 @@ class grouped_by_broadcast(MultiHead):
 
 
 @variant("M8")
+class sinks_by_their_share(Attention):
+    """The softmax over the keys, times what the sink leaves them: a sigmoid of log-sum-exp minus sink."""
+
+    def beside_sinks(self, scores: Var, sinks: Var, allowed: Array | None) -> Var:
+        seen: Array = np.broadcast_to(True if allowed is None else allowed, scores.shape)
+        blind: Array = ~np.any(seen, axis=-1, keepdims=True)
+        shown = seen | blind  # a blind query is given keys, and all its weights are set to zero
+        total = ops.reshape(ops.log_sum_exp(scores, shown), (*scores.shape[:-1], 1))
+        above = ops.sub(total, sinks)
+        share = 1 / (1 + np.exp(-above.value))
+        weights = ops.mul(ops.softmax(scores, shown), ops.elementwise(above, share, share * (1 - share)))
+        return ops.where(~blind, weights, 0.0)
+
+
+@variant("M8")
 class window_by_slicing(MultiHead):
     """Where positions are counted, two queries at a time read the keys that their window reaches."""
 
     def attend(self, query: Var, k: Var, v: Var, p: Scope, where: Where) -> dict[str, Var]:
         W, T, S = self.config.window, query.shape[1], k.shape[2]
+        if self.config.window_sides != "before":
+            return super().attend(query, k, v, p, where)
         if W is None or where.positions is not None or T != S or where.bias is not None or T < 3:
             return super().attend(query, k, v, p, where)
         found = [self._slice(query, k, v, p, where, first, W) for first in range(0, T, 2)]

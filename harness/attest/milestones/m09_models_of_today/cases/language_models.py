@@ -14,11 +14,10 @@ import numpy as np
 from hypothesis import strategies as st
 
 from attest.boundary import JudgedComponent, JudgedImplementation
-from attest.checks.arrays import expect_shape
 from attest.contract import Array
-from attest.judging.cases import OperationCase, dtypes, picks, seeds
+from attest.judging.cases import dtypes, picks, seeds
 from attest.judging.options import options_of
-from attest.judging.regimes import LENGTH
+from attest.milestones.m09_models_of_today.cases.models import ModelCase
 
 # LayerNorm, learned positions, GELU and biases; RMSNorm, rotary positions, a gate, fewer key heads of a width
 # of their own and no biases.
@@ -31,7 +30,7 @@ SPECIALS = ((0, 1, 2), (2, 0, 1), (3, 1, 0))  # pad, BOS, EOS
 
 
 @dataclass(frozen=True, kw_only=True)
-class LanguageModelCase(OperationCase):
+class LanguageModelCase(ModelCase):
     """Random weights and ids; every option comes from what is claimed, and so does where padding stands."""
 
     kind: ClassVar[str] = "language_model"
@@ -48,21 +47,12 @@ class LanguageModelCase(OperationCase):
     constants: ClassVar[Mapping[str, Any]] = {"dropout": 0.3}
     free: ClassVar[tuple[str, ...]] = options_of("language_model")
 
-    B: int = 1
-    T: int = 1
-    D: int = 8
-    H: int = 2
-    d_ff: int = 8
-    N: int = 1
-    V: int = 9
-    room: int = 32
     special: int = 0
     padding: str = "none"
 
     @property
     def narrowed(self) -> dict[str, Any]:
-        sizes = {"D": 8, "H": 2, "d_ff": 16, "N": 2, "V": 9, "room": 32, "special": 0}
-        return {**sizes, "T": min(self.T, 8)}
+        return {**super().narrowed, "N": 1, "special": 0}
 
     def fitted(self, impl: JudgedImplementation) -> Self:
         """Padding stands where the implementation takes it."""
@@ -76,10 +66,6 @@ class LanguageModelCase(OperationCase):
             V=max(self.V, 5),
             room=max(self.room, self.T),
         )
-
-    def enlarged(self, width: int) -> Self:
-        """One layer of the large sizes: what six of them do is asked once, of a case that is named."""
-        return super().enlarged(width).but(N=1, room=LENGTH)
 
     @property
     def regimes(self) -> tuple[str, ...]:
@@ -137,17 +123,6 @@ class LanguageModelCase(OperationCase):
         component.load(self.parameters)
         component.eval()
         return component
-
-    def specified(self, seen: Array, other: Array) -> Array:
-        """What the model says under padding is open."""
-        expect_shape(seen, other.shape, "logits")
-        chosen: Array = np.where(self.real[..., None], seen, other)
-        return chosen
-
-    def cotangents(self) -> dict[str, Array]:
-        """Random ones; zero under padding."""
-        random = super().cotangents()["logits"]
-        return {"logits": random * self.real[..., None].astype(random.dtype)}
 
 
 @st.composite

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from attest.boundary import JudgedComponent
 from attest.contract import Array, Config
-from attest.judging.cases import OperationCase, dtypes, picks, seeds
+from attest.judging.cases import dtypes, picks, seeds
 from attest.judging.options import options_of
-from attest.judging.regimes import LENGTH
 from attest.milestones.m05_training.cases.model import padded_on_the_right, words_of
+from attest.milestones.m09_models_of_today.cases.models import ModelCase
 from attest.outcomes import Expected
 
 RELATIVE = "positions:relative"
@@ -34,7 +34,7 @@ APART = ((2, 7, 11, 3, 4, 17, 1, 13), (3, 13, 5, 2, 8, 11, 2, 19), (1, 23, 17, 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class T5Case(OperationCase):
+class T5Case(ModelCase):
     """Random weights and ids, each row padded on the right by a drawn amount."""
 
     kind: ClassVar[str] = "t5"
@@ -51,20 +51,14 @@ class T5Case(OperationCase):
     constants: ClassVar[Mapping[str, Any]] = {"dropout": 0.3}
     free: ClassVar[tuple[str, ...]] = options_of("transformer")
 
-    B: int = 1
     T: int = 4
     S: int = 4
-    D: int = 8
-    H: int = 2
-    d_ff: int = 8
     N: int = 2
-    V: int = 9
     room: int = 64
 
     @property
     def narrowed(self) -> dict[str, Any]:
-        sizes = {"D": 8, "H": 2, "d_ff": 16, "N": 2, "V": 9, "room": 64}
-        return {**sizes, "T": min(self.T, 8), "S": min(self.S, 8)}
+        return {**super().narrowed, "S": min(self.S, 8)}
 
     def settled(self) -> Self:
         """Heads divide the width; an id is left beside the special ones."""
@@ -73,10 +67,6 @@ class T5Case(OperationCase):
             V=max(self.V, 5),
             room=max(self.room, self.T, self.S),
         )
-
-    def enlarged(self, width: int) -> Self:
-        """One layer of the large sizes."""
-        return super().enlarged(width).but(N=1, room=LENGTH)
 
     @property
     def regimes(self) -> tuple[str, ...]:
@@ -102,18 +92,6 @@ class T5Case(OperationCase):
         """(B, T): where the target is no padding."""
         real: Array = self.inputs["target"] != PAD
         return real
-
-    def specified(self, seen: Array, other: Array) -> Array:
-        """What the model says under padding is open."""
-        if seen.shape != other.shape:
-            return seen
-        chosen: Array = np.where(self.real[..., None], seen, other)
-        return chosen
-
-    def cotangents(self) -> dict[str, Array]:
-        """Random ones; zero under padding."""
-        random = self.draw(self.rng(11), self.B, self.T, self.V, regime="unit")
-        return {"logits": random * self.real[..., None].astype(random.dtype)}
 
     def shuffled(self, memory: Array) -> dict[str, Array]:
         """The inputs of `decode` with the memory in another order, and its ids with it."""

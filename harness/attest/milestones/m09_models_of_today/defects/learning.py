@@ -1,14 +1,16 @@
-"""Defects that show in what a language model learns, and in what it cannot have learned."""
+"""Defects that show in what a model learns, and in what it cannot have learned."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from attest.contract import DECODER_ONLY, Arrays
+from attest.contract import CLASSIFYING, DECODER_ONLY, MASKED, Arrays
 from attest.judging.catalogue import defect
+from attest.reference.models.encoder_only import EncoderOnly
 from attest.reference.parts.masks import Masks
 from attest.reference.parts.where import Where
-from attest.reference.tape import Array
+from attest.reference.scope import Scope
+from attest.reference.tape import Array, Var
 from attest.reference.training.trainer import ReferenceTrainer
 
 
@@ -38,3 +40,49 @@ class text_steps_on_a_copy(ReferenceTrainer):
     def apply(self, found: dict[str, Array], rate: float) -> None:
         if self.architecture != DECODER_ONLY:
             super().apply(found, rate)
+
+
+class _Copies(ReferenceTrainer):
+    """The optimiser holds copies, and the model never changes."""
+
+    operation = ""
+
+    def apply(self, found: dict[str, Array], rate: float) -> None:
+        if self.architecture.operation != self.operation:
+            super().apply(found, rate)
+
+
+@defect("M9.36")
+class masked_steps_on_a_copy(_Copies):
+    """The optimiser of a masked language model holds copies, and the model never changes."""
+
+    operation = MASKED.operation
+
+
+@defect("M9.36")
+class hidden_symbols_seen_from_the_left(Masks):
+    """What stands behind a token is hidden from it in encoders too."""
+
+    def allowed(self, where: Where, T: int, S: int) -> Array | None:
+        allowed = super().allowed(where, T, S)
+        if where.place != "encoder" or T != S:
+            return allowed
+        return self.combine_masks(allowed, np.tri(T, S, dtype=bool))
+
+
+@defect("M9.37")
+class classifier_steps_on_a_copy(_Copies):
+    """The optimiser of a classifier holds copies, and the model never changes."""
+
+    operation = CLASSIFYING.operation
+
+
+@defect("M9.37")
+class words_read_apart(EncoderOnly):
+    """Every token attends to itself alone, and the class is the mean of what single words say."""
+
+    def encode(self, ids: Array, segments: Array | None, p: Scope) -> Var:
+        T = ids.shape[1]
+        where = self.parts.language_model.place(ids).but(place="encoder", mask=np.eye(T, dtype=bool)[None])
+        x = self.parts.embedding.of_model(ids, p, where, segments)
+        return self.parts.layers.encoder(x, p.at("encoder"), where)

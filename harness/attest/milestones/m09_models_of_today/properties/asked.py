@@ -1,8 +1,8 @@
-"""M9: what M5 and M6 ask of the encoder-decoder, asked of language models."""
+"""M9: what M5 and M6 ask of the encoder-decoder, asked of models with one stack."""
 
 from __future__ import annotations
 
-from attest.contract import DECODER_ONLY
+from attest.contract import CLASSIFYING, DECODER_ONLY, MASKED
 from attest.judging.asking import asks
 
 asks(
@@ -18,7 +18,10 @@ asks(
         "M9.15": ("M5.2a",),
         "M9.18a": ("a_state_refuses_what_does_not_fit",),
         "M9.18c": ("M5.12",),
-        "M9.19a": ("the_optimiser_leaves_no_trace", "the_trainer_leaves_no_trace", "steps_leave_no_trace"),
+        "M9.19a": (
+            *("the_optimiser_leaves_no_trace", "the_trainer_leaves_no_trace", "steps_leave_no_trace"),
+            *("a_prompt_of_any_layout_is_read", "a_step_of_any_layout_is_read"),
+        ),
         "M9.20": ("M5.6", "M5.6d", "M5.9", "M5.10"),
         "M9.20a": ("M5.3b",),
         "M9.20b": ("M5.10a",),
@@ -45,5 +48,47 @@ asks(
             "a_refusal_leaves_no_trace",
         ),
         "M9.27": ("M6.4",),
+    },
+)
+
+# What does not depend on a shift of the labels, on BOS and EOS or on a cache.
+STEPS = (
+    "M5.6",
+    "M5.6d",
+    "each_step_sees_its_own_batch_only",
+    "training_uses_dropout_and_evaluation_does_not",
+    "every_step_draws_noise_of_its_own",
+    "training_drops_out_in_every_sublayer",
+    "evaluation_leaves_the_mode",
+)
+RUNS = (
+    "M5.8",
+    "M5.10c",
+    "M5.11",
+    "a_log_interval_is_at_least_one",
+    "a_batch_has_something_to_predict",
+    "a_checkpoint_of_another_model_is_refused",
+)
+
+asks(
+    MASKED,
+    {
+        "M9.19b": ("the_trainer_leaves_no_trace",),
+        "M9.30": (*STEPS, "tied_weights_stay_one_array"),
+        "M9.30a": ("M5.3b",),
+        "M9.30b": ("M5.10a",),
+        "M9.31": RUNS,
+        "M9.32": ("M5.13",),
+    },
+)
+
+asks(
+    CLASSIFYING,
+    {
+        "M9.19b": ("the_trainer_leaves_no_trace",),
+        "M9.33": STEPS,
+        "M9.33a": ("M5.3b",),
+        "M9.34": RUNS,
+        "M9.35": ("M5.13",),
     },
 )

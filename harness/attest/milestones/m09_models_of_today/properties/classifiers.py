@@ -7,33 +7,21 @@ from hypothesis import strategies as st
 
 from attest.boundary import JudgedImplementation
 from attest.checks.arrays import expect_close, expect_same_bits
-from attest.judging.laws import (
-    ANY_LENGTH,
-    DTYPE,
-    FORMULA,
-    GRADIENTS,
-    MEMORY_LAYOUT,
-    REFUSALS,
-    ROW_ALONE,
-    SIDE_EFFECTS_IN_TRAINING,
-    STATE,
-    law_holds,
-    laws_hold,
-)
+from attest.judging.laws import FORMULA, law_holds
 from attest.judging.property import given, verifies
 from attest.milestones.m09_models_of_today.cases.encoders import ClassifierCase, classifier_cases
 from attest.milestones.m09_models_of_today.properties.encoders import expect_padding_inert
+from attest.milestones.m09_models_of_today.properties.model_laws import Criteria, model_laws_hold
 from attest.outcomes import Expected
 
 POOLINGS = ("pooling:mean", "pooling:first", "pooling:last")
 
-law_holds(
-    FORMULA,
-    "M9.13",
-    classifier_cases(),
+model_laws_hold(
     "classifier",
-    name="classifier_equals_its_formula",
+    classifier_cases(),
+    Criteria(formula="M9.13", rows="M9.13", gradients="M9.17b", refusals="M9.18b", calls="M9.19b"),
     sentence="The logits of every row, with every claimed option and padding on either side or both.",
+    needed=False,  # what M9.17b to M9.19b need is the masked language model
 )
 law_holds(
     FORMULA,
@@ -42,25 +30,6 @@ law_holds(
     "classifier",
     name="each_pooling_reads_real_tokens",
     sentence="The mean of the real tokens, the first of them, the last: each that is claimed, with padding.",
-)
-laws_hold(dict.fromkeys((ANY_LENGTH, ROW_ALONE), "M9.13"), classifier_cases(), "classifier")
-law_holds(
-    GRADIENTS,
-    "M9.17b",
-    classifier_cases(),
-    "classifier",
-    name="gradients_of_the_classifier_are_right",
-    effort=0.5,
-    needed=False,
-)
-laws_hold(
-    {
-        REFUSALS: "M9.18b",
-        SIDE_EFFECTS_IN_TRAINING: "M9.19b",
-        **dict.fromkeys((MEMORY_LAYOUT, DTYPE, STATE), "M9.19b"),
-    },
-    classifier_cases(),
-    "classifier",
 )
 
 

@@ -8,30 +8,17 @@ from hypothesis import strategies as st
 from attest.boundary import JudgedImplementation
 from attest.checks.arrays import expect, expect_close
 from attest.contract import Array
-from attest.judging.laws import (
-    ANY_LENGTH,
-    DTYPE,
-    FORMULA,
-    GRADIENTS,
-    MEMORY_LAYOUT,
-    REFUSALS,
-    ROW_ALONE,
-    SIDE_EFFECTS_IN_TRAINING,
-    STATE,
-    law_holds,
-    laws_hold,
-)
+from attest.judging.laws import FORMULA, law_holds
 from attest.judging.property import given, verifies
 from attest.milestones.m09_models_of_today.cases.encoders import BERT, TIED, EncoderCase, encoder_cases
 from attest.milestones.m09_models_of_today.properties.blocks import ROOM
+from attest.milestones.m09_models_of_today.properties.model_laws import Criteria, model_laws_hold
 from attest.outcomes import Expected
 
-law_holds(
-    FORMULA,
-    "M9.10",
-    encoder_cases(),
+model_laws_hold(
     "masked_language_model",
-    name="masked_language_model_equals_its_formula",
+    encoder_cases(),
+    Criteria(formula="M9.10", rows="M9.10", gradients="M9.17b", refusals="M9.18b", calls="M9.19b"),
     sentence="The logits at every real token, with every claimed option and padding on either side or both.",
 )
 law_holds(
@@ -42,40 +29,6 @@ law_holds(
     name="tied_models_equal_their_formula",
     sentence="In the manner of BERT: learned positions, segments, GELU; and with a scaled lookup.",
     effort=0.5,
-)
-laws_hold(
-    dict.fromkeys((ANY_LENGTH, ROW_ALONE), "M9.10"),
-    encoder_cases(),
-    "masked_language_model",
-)
-law_holds(
-    GRADIENTS,
-    "M9.17b",
-    encoder_cases(),
-    "masked_language_model",
-    name="gradients_of_the_masked_language_model_are_right",
-    effort=0.5,
-)
-law_holds(
-    REFUSALS,
-    "M9.18b",
-    encoder_cases(),
-    "masked_language_model",
-    name="the_masked_language_model_refuses_other_ids",
-    effort=0.25,
-)
-law_holds(
-    SIDE_EFFECTS_IN_TRAINING,
-    "M9.19b",
-    encoder_cases(),
-    "masked_language_model",
-    name="the_masked_language_model_leaves_no_trace",
-    effort=0.25,
-)
-laws_hold(
-    dict.fromkeys((MEMORY_LAYOUT, DTYPE, STATE), "M9.19b"),
-    encoder_cases(),
-    "masked_language_model",
 )
 
 
