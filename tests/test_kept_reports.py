@@ -16,9 +16,10 @@ from attest.spec import load_spec
 ROOT = Path(__file__).parents[1]
 REPORTS = ROOT / os.environ.get("ATTEST_REPORTS", "reports/kept")
 NUMBERED = [m.id for m in load_spec().milestones if m.id.removeprefix("M").isdigit()]
+# M7 to M9 of compiled are judged by `make conformance-compiled`: their graphs take too long for every merge.
 MUST_CONFORM = {
     "eager": NUMBERED,
-    "compiled": [*(f"M{number}" for number in range(1, 10)), "MC"],
+    "compiled": [*(f"M{number}" for number in range(1, 7)), "MC"],
     "numpy_scratch": NUMBERED,
     "torch_nn": ["M1", "M2", "M4", "M8", "M9"],
 }
@@ -29,7 +30,8 @@ MUST_CONFORM = {
 def test_an_implementation_of_ours_conforms_where_it_must(name):
     report = json.loads((REPORTS / name / "report.json").read_text())
     verdicts = {m["id"]: m["verdict"] for m in report["milestones"]}
-    assert report["selection"]["complete"]
+    asked = {c.id for m in load_spec().milestones if m.id in MUST_CONFORM[name] for c in m.criteria}
+    assert asked - set(report["selection"]["criteria"]) == set()
     assert [v for v in verdicts.values() if v == "does not conform"] == []
     reached = ("conforms", "conforms with known failures")
     assert [id for id in MUST_CONFORM[name] if verdicts.get(id) not in reached] == []

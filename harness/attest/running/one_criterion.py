@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass, replace
 from functools import cache
+from importlib.machinery import PathFinder
 from typing import Any
 
 from attest.adapters.triton import repair_if_interpreted
@@ -83,7 +84,8 @@ def judge_criterion(
 
 def _tampered() -> str:
     """Why nothing can be imported here: an implementation that is not sealed runs in this process."""
-    return "" if sys.path and sys.meta_path else "the implementation emptied sys.path or sys.meta_path"
+    whole = PathFinder in sys.meta_path and PathFinder.find_spec("this") is not None
+    return "" if whole else "the implementation changed what this process imports from"
 
 
 def _judged(
