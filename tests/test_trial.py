@@ -12,12 +12,10 @@ import pytest
 from attest.judging.catalogue import defects
 from attest.spec import load_spec
 from attest.trials.judgement import Judgement, Refusal
-from attest.trials.mutations import Mutation
 from attest.trials.presented import Asked, Presented, Tried, _at_seeds, steps
 from attest.trials.processes import Ended, each_apart
-from attest.trials.sources import Package
 from attest.trials.trial_table import document, lines
-from attest.trials.unseen import Diagnosed, Fault, in_order
+from attest.trials.unseen import in_order
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "trial.md").read_text(encoding="utf-8")
@@ -185,17 +183,6 @@ def test_criteria_are_asked_after_what_they_stand_on():
     place = {id: i for i, id in enumerate(ordered)}
     assert len(ordered) > 100
     assert all(place[below] < place[id] for id in ordered for below in by_id[id].stands_on if below in place)
-
-
-@pytest.mark.parametrize(
-    ("named", "worth"), [((), "none"), (("a", "x"), "right"), (("b",), "near"), (("x",), "wrong")]
-)
-def test_what_a_name_is_worth(named, worth):
-    mutation = Mutation("m.py", 0, 1, "f", "constant", "1", "2")
-    fault = Fault(Package("x", Path(), ()), mutation, ("M1.2",), ("a",), ("b",))
-    assert Diagnosed(fault, "M1.2", "", named).worth == worth
-    assert Diagnosed(fault, "M1.2").begins_right
-    assert not Diagnosed(fault, "M1.3").begins_right
 
 
 def test_the_kept_labels_of_unseen_faults_name_known_things():
