@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 import torch
@@ -16,6 +17,7 @@ def torch_peak(call: Callable[[], object]) -> int:
     The profiler counts in the allocator, so it sees what fused kernels take for themselves, which counting
     the results of single operations would miss.
     """
+    os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # torch's profiler announces itself otherwise
     held = most = 0
     with torch.no_grad(), profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
         call()
