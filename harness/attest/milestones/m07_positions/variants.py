@@ -174,10 +174,13 @@ class keys_turned_when_read(TextCache):
 
 @variant("M7")
 class alibi_as_slope_times_key(Alibi):
-    """slope times the key's position where it is causal: a constant for each query less."""
+    """slope times the key's position where it is causal: a constant for each query less.
+
+    A sink has no position, so beside one the constant is not lost in the softmax.
+    """
 
     def bias(self, p: Scope, where: Where, T: int, S: int) -> Var | None:
-        if where.place == "cross" or not where.causal or not self.in_order(where, T, S):
+        if where.place == "cross" or self.config.sinks or not where.causal or not self.in_order(where, T, S):
             return super().bias(p, where, T, S)
         keys = where.keys(T, S)[:, None, :].astype(np.float64)
         return Var(self.slopes(self.config.num_heads)[:, None, None, None] * keys)

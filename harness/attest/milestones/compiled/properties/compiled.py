@@ -231,10 +231,12 @@ def everything_is_made_on_the_device_of_the_input(impl: JudgedImplementation) ->
     if impl.sealed:
         raise NotRun("its modules are put on another device, as cannot be done across a seal; run open")
     config = config_of(impl, "transformer")
-    names = [name for name in PLACED if impl.offers(name)]
-    built = [impl.construct(name, impl.with_run_options(config).but(device="cpu")) for name in names]
-    if not all(is_torch(component) for component in built):
+    offered = [name for name in PLACED if impl.offers(name)]
+    made = {name: impl.construct(name, impl.with_run_options(config).but(device="cpu")) for name in offered}
+    names = [name for name, component in made.items() if is_torch(component)]
+    if not names:
         raise NotOffered("its components hold no torch module as `module` and no `config`")
+    built = [made[name] for name in names]
     note_case(f"{', '.join(names)} on fake CUDA tensors", "fake cuda")
     with on_fake_cuda(*built) as copies:
         expect_runs(impl, names, copies, config, gradients=False, where="fake CUDA tensors")

@@ -97,6 +97,13 @@ def greedy_takes_the_likeliest_of_forty_tokens(impl: JudgedImplementation, case:
     greedy_takes_the_likeliest_token(impl, case)
 
 
+@verifies("M6.1", effort=0.15)
+@given(case=generation_cases(min_rows=4, min_limit=6, ends=(1.0, 2.0)))
+def rows_that_end_apart_end_on_their_own(impl: JudgedImplementation, case: GenerationCase) -> None:
+    """With four rows and a likely end some row nearly always ends before another, in the first place too."""
+    greedy_takes_the_likeliest_token(impl, case)
+
+
 @verifies("M6.9", effort=0.5)
 @given(case=generation_cases(min_rows=2))
 def a_row_does_not_depend_on_its_neighbours(impl: JudgedImplementation, case: GenerationCase) -> None:

@@ -8,7 +8,7 @@ from attest.milestones.m09_models_of_today.properties.model_laws import Criteria
 
 model_laws_hold(
     "language_model",
-    language_model_cases(),
+    language_model_cases(wants=("", "", "tie:true")),
     Criteria(formula="M9.4", rows="M9.19a", gradients="M9.17a", refusals="M9.18a", calls="M9.19a"),
     sentence="The logits at every real token, with every claimed option and padding where it is taken.",
     gradient_cases=language_model_cases(wants=("", "", "positions:relative", "tie:true")),

@@ -30,7 +30,7 @@ def expect_logits(model: JudgedComponent, case: LanguageModelCase, parameters: A
 
 
 @verifies("M9.16", effort=0.5)
-@given(case=language_model_cases())
+@given(case=language_model_cases(wants=("", "tie:true")))
 def what_was_loaded_is_used(impl: JudgedImplementation, case: LanguageModelCase) -> None:
     """After each load the logits and `parameters` are those of the arrays that were loaded last."""
     model = case.unloaded(impl)
