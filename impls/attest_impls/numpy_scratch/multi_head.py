@@ -79,7 +79,7 @@ class MultiHeadAttention(Projections):
     @staticmethod
     def weights(cache: Cache) -> Array:
         """(B, H, T, S), out of the cache of `forward`."""
-        _, (_, _, _, weights, _, _), _ = cache
+        _, (_, _, _, weights, *_), _ = cache
         return weights  # type: ignore[no-any-return]
 
     def keys_values(self, key_value: Array) -> tuple[Array, Array]:
