@@ -30,7 +30,7 @@ def names(depth):
 def model_of(c):
     layers = Decoder(
         dim=c.d_model, depth=c.num_decoder_layers, heads=c.num_heads, attn_dim_head=c.d_head,
-        attn_kv_heads=c.kv_heads, rotary_pos_emb=True, rotary_emb_dim=c.d_head,
+        attn_kv_heads=c.kv_heads, attn_project_out=True, rotary_pos_emb=True, rotary_emb_dim=c.d_head,
         use_rmsnorm=True, ff_glu=True, ff_swish=True, ff_no_bias=True, ff_mult=c.inner_width / c.d_model,
     )  # fmt: skip
     for layer in layers.layers:
