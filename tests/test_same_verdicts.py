@@ -42,7 +42,6 @@ class Subject:
     def alibi_slopes(self, heads):
         return os._exit(9) if heads > 4 else 2.0 ** (-8.0 * np.arange(1, heads + 1) / heads)
     def relative_buckets(self, *args, **named):
-        np.where = np.log = None
         raise KeyboardInterrupt
     def rotary(self, config):
         return lambda x, positions: {"output": x.copy()}
@@ -97,7 +96,7 @@ ASKED = {
         for c in load_spec().criteria
         if c.milestone in milestones and not any("trainer" in need for need in c.needs)
     ]
-    for milestones in (("M1", "M2"), ("M3", "M4"), ("M7", "M8"), ("M9",), ("M10",))
+    for milestones in (("M1", "M2"),)
 }
 
 

@@ -9,6 +9,8 @@ from functools import cache
 from importlib.machinery import PathFinder
 from typing import Any
 
+import numpy as np
+
 from attest.adapters.triton import repair_if_interpreted
 from attest.boundary import JudgedImplementation
 from attest.contract import OPERATIONS, Form
@@ -31,6 +33,7 @@ TRAINING_SECONDS = 900.0
 COMPILING = 4.0  # how much longer a compiled implementation may take: its compiler does most of the work
 INTERPRETING = 20.0  # a kernel of Triton is interpreted 150 to 2500 times more slowly than plain torch runs
 LONGEST_TEXT = 4000  # of what an implementation says in a record
+_NUMPY = dict(vars(np))  # before any implementation is loaded
 LARGEST_RECORD = 2**23  # characters of JSON; beyond them the pictures are left out
 
 
@@ -64,7 +67,9 @@ def judge_criterion(
         try:
             if timed:
                 set_timer(time_limit(criterion, plan))
-            return _cleaned(_judged(criterion, target, plan, spec, timed, tell), target)
+            record = _cleaned(_judged(criterion, target, plan, spec, timed, tell), target)
+            said = _tampered() if record.internal else ""
+            return record.but(reason=said, internal=False) if said else record
         finally:
             cancel_timer()  # here, so that what the clock raises meanwhile meets the sentences below
     except BrokenPlugin as error:
@@ -83,7 +88,10 @@ def judge_criterion(
 
 
 def _tampered() -> str:
-    """Why nothing can be imported here: an implementation that is not sealed runs in this process."""
+    """What an implementation that is not sealed broke in this process, where the harness runs beside it."""
+    for name, value in _NUMPY.items():
+        if vars(np).get(name) is not value:
+            return f"the implementation changed numpy.{name}"
     whole = PathFinder in sys.meta_path and PathFinder.find_spec("this") is not None
     return "" if whole else "the implementation changed what this process imports from"
 
