@@ -10,7 +10,7 @@ from attest.contract import Array
 from attest.evidence import current
 from attest.judging.property import given, verifies
 from attest.milestones.m04_layers.cases.layers import LayerCase, layer_cases
-from attest.outcomes import NotOffered
+from attest.outcomes import NotClaimed
 
 LAYERS = ("encoder_layer", "decoder_layer")
 # Step of the difference quotient, and how far it may be from the gradient: rounding is divided by the step,
@@ -24,7 +24,7 @@ def gradients_in_training_are_those_of_the_call(impl: JudgedImplementation, case
     """Along a drawn direction the gradient is the difference quotient of outputs with the same noise."""
     case = case.or_else(impl, LAYERS[0]).sharpest(impl, rebuild=False)
     if case.dtype not in STEPS:
-        raise NotOffered(f"a difference quotient in {case.dtype} has no digits")
+        raise NotClaimed(f"a difference quotient in {case.dtype} has no digits")
     component, cotangents = case.loaded(impl), case.cotangents()
     (name, share), (step, allowed) = next(iter(cotangents.items())), STEPS[case.dtype]
     x, direction = case.inputs["x"], case.draw(case.rng(12), *case.inputs["x"].shape)
