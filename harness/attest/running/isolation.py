@@ -25,6 +25,7 @@ START_SECONDS = 120.0  # to import numpy, Hypothesis and the criteria on a machi
 LOOK_SECONDS = 0.5  # between two looks at whether the run was stopped
 MOST_BYTES = 2**26  # of one answer
 UNENDING = "did not finish and could not be interrupted"
+ENDING = 30  # seconds in which a process that has closed its pipe ends; with 5, a loaded machine was too slow
 # What reading an answer may raise that the implementation wrote: no JSON, lists in lists, other kinds.
 FORGED = (ValueError, TypeError, KeyError, AttributeError, RecursionError)
 
@@ -172,7 +173,7 @@ class Isolation:
     def _how(self) -> str:
         assert self._process is not None
         try:
-            code = self._process.wait(5)
+            code = self._process.wait(ENDING)
         except subprocess.TimeoutExpired:
             return "closed the pipe of the records"
         return ended_by(code)
