@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from functools import partial
 from tempfile import TemporaryDirectory
@@ -91,6 +91,10 @@ class Recording:
             self.objects[number] = shown
         return shown
 
+    def read(self, real: Any, name: str) -> Any:
+        """An attribute of the real thing."""
+        return getattr(real, name)
+
     def _shown(self, value: Any, ref: Ref) -> Any:
         """The value itself where it is data, stand-ins for the objects in it."""
         if is_data(value):
@@ -100,12 +104,33 @@ class Recording:
         return _StandIn(self, value, ref)
 
 
+class Watching(Recording):
+    """Puts something around every call and every attribute that is read; notes no steps."""
+
+    def __init__(self, around: Callable[[], AbstractContextManager[Any]]) -> None:
+        super().__init__()
+        self.around = around
+
+    def call(self, target: Ref, method: str, real: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """Call the real thing."""
+        given = tuple(_real(a, a) for a in args)
+        named = {name: _real(a, a) for name, a in kwargs.items()}
+        with self.around():
+            result = real(*given, **named)
+        return self._shown(result, target)
+
+    def read(self, real: Any, name: str) -> Any:
+        """An attribute of the real thing."""
+        with self.around():
+            return getattr(real, name)
+
+
 class _StandIn:
     def __init__(self, recording: Recording, real: Any, ref: Ref) -> None:
         self.__dict__.update(_recording=recording, _object=real, _ref=ref)
 
     def __getattr__(self, name: str) -> Any:
-        value = getattr(self._object, name)
+        value = self._recording.read(self._object, name)
         if inspect.isroutine(value) or isinstance(value, partial):
             return partial(self._recording.call, self._ref, name, value)
         return self._recording._shown(value, self._ref.attribute(name))
