@@ -75,6 +75,15 @@ class mask_not_offset(Chunked):
         return super().allowed(allowed, 0, last - first)
 
 
+@defect("M8.7")
+class one_column_holds_for_one_block(Chunked):
+    """A mask whose last axis is 1 is read for the first block and no other."""
+
+    def allowed(self, allowed: Array | None, first: int, last: int) -> Array | None:
+        one = allowed is not None and allowed.shape[-1] == 1
+        return None if one and first else super().allowed(allowed, first, last)
+
+
 @defect("M8.7", "M8.8")
 class chunks_overlap(Chunked):
     """Blocks after the first begin one key early, which then counts twice."""

@@ -34,6 +34,14 @@ class mask_only(DecoderOnly):
 
 
 @defect("M8.12")
+class row_ends_at_an_empty_document(DecoderOnly):
+    """Documents behind one of length 0 count as padding."""
+
+    def documents(self, T: int, lengths: Array) -> Array:
+        return super().documents(T, lengths * np.cumprod(lengths > 0, axis=1))
+
+
+@defect("M8.12")
 class positions_only(DecoderOnly):
     """Positions restart with each document, and all documents before are seen."""
 

@@ -52,6 +52,19 @@ def a_query_without_keys_gets_zeros(impl: JudgedImplementation, case: ChunkedCas
             expect_close(seen, wanted[name], f"{name} beside a blind query", factor=component.widening)
 
 
+@verifies("M8.7", effort=0.3)
+@given(case=chunked_cases(masks=("none",), causal=False, min_keys=2))
+def a_mask_of_one_column_holds_for_every_block(impl: JudgedImplementation, case: ChunkedCase) -> None:
+    """With a mask (T, 1) a query sees every key or none; one who does not take it refuses it."""
+    sees = case.rng(5).random((case.T, 1)) < 0.5
+    sees[case.seed % case.T] = False
+    component, inputs = case.loaded(impl), case.with_inputs(mask=sees)
+    seen = component.accepted(**inputs)
+    if seen is not None:
+        wanted = case.expected_for(inputs)["output"]
+        expect_close(seen["output"], wanted, "output", factor=2 * component.widening)
+
+
 def merged(parts: list[dict[str, Array]]) -> tuple[Array, Array]:
     """Output and log_sum_exp of all keys, from those of disjoint parts, in float64."""
     logs = np.stack([part["log_sum_exp"].astype(np.float64) for part in parts])
