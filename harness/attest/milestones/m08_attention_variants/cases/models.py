@@ -196,19 +196,23 @@ class PackedCase(TextCase):
 
 
 @st.composite
-def packed_cases(draw: st.DrawFn) -> PackedCase:
-    """Two and three documents in a row, documents of one token, one document, rows of padding."""
+def packed_cases(draw: st.DrawFn, *, window: int = 0) -> PackedCase:
+    """Two and three documents in a row, documents of one token, one document, rows of padding.
+
+    With a window they are long enough for it to hide something.
+    """
     H = draw(st.sampled_from((2, 1, 4)))
     return PackedCase(
         B=draw(st.sampled_from((2, 1, 3))),
-        T=draw(st.sampled_from((7, 5, 8, 11, 2, 1))),
+        T=draw(st.sampled_from((9, 11, 8) if window else (7, 5, 8, 11, 2, 1))),
         D=4 * H * draw(st.sampled_from((1, 2))),
         H=H,
         d_ff=draw(st.sampled_from((8, 5))),
         N=draw(st.sampled_from((1, 2))),
         V=draw(st.sampled_from((9, 7, 16))),
-        cut=draw(st.sampled_from(("some", "padded", "ones", "one", "gaps"))),
+        cut=draw(st.sampled_from(("some", "one") if window else ("some", "padded", "ones", "one", "gaps"))),
         pick=draw(picks()),
+        wants=f"window:{window}" if window else "",
         dtype=draw(dtypes()),
         seed=draw(seeds()),
     )

@@ -297,3 +297,12 @@ class first_length_kept(Chunked):
     def bounds(self, S: int) -> list[tuple[int, int]]:
         self.first = self.first or S
         return super().bounds(min(S, self.first))
+
+
+@defect("M8.16")
+class blind_queries_spoil_gradients_of_blocks(Chunked):
+    """Backwards, the 0 / 0 of a query without keys, which the output does not show, comes back as NaN."""
+
+    def divided(self, held: Running) -> Var:
+        output, blind = super().divided(held), held.total.value[..., None] == 0
+        return node(output.value, (output,), lambda g: (np.where(blind, np.nan, g),))
