@@ -229,4 +229,5 @@ class early_queries_read_the_first_key(LinearAttention):
         allowed = super().allowed(where, q, k)
         if not where.causal or allowed is None or q.shape[-2] <= k.shape[-2]:
             return allowed
-        return allowed | (~allowed.any(axis=-1, keepdims=True) & (np.arange(k.shape[-2]) == 0))
+        early: Array = ~allowed.any(axis=-1, keepdims=True) & (np.arange(k.shape[-2]) == 0)
+        return np.asarray(allowed | early)
