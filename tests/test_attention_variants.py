@@ -127,6 +127,16 @@ def test_numpy_scratch_refuses_documents_that_do_not_fit(changes, ids, lengths, 
         model.packed(ids=np.ones((1, ids), int), lengths=np.array(lengths))
 
 
+def test_more_documents_than_positions_are_packed():
+    model = ReferenceImplementation().language_model(MODEL.but(positions="learned", max_len=2))
+    found = model.packed(ids=np.full((1, 5), 3), lengths=np.array([[1, 2, 1, 1]]))
+    np.testing.assert_allclose(found["logits"][0, 0], found["logits"][0, 4], atol=1e-12)
+    with pytest.raises(
+        ValueError, match="a document length=3 exceeds max_len=2; shorten it or raise max_len"
+    ):
+        model.packed(ids=np.full((1, 5), 3), lengths=np.array([[3, 2]]))
+
+
 @pytest.mark.parametrize("positions", ["learned", "rotary", "alibi", "relative"])
 def test_numpy_scratch_and_the_reference_pack_alike(positions):
     config = MODEL.but(positions=positions, max_len=3, window=2)
