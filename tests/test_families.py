@@ -91,6 +91,15 @@ def test_a_port_may_narrow_its_family():
     assert "tie=True is not claimed" in claims.outside("language_model", config_of("llama", tie=True))
 
 
+def test_a_family_may_have_one_width_of_the_feed_forward_network():
+    claims, inside = claims_of(Port(("bloom",))), config_of("bloom")
+    assert claims.outside("language_model", inside) == ""
+    wide = inside.but(d_ff=24)
+    assert claims.outside("language_model", wide) == "language_model with d_ff=24 is not claimed"
+    assert claims.nearest("language_model", wide).inner_width == 4 * wide.d_model
+    assert "d_ff 4 * d_model" in family_named("bloom").says()
+
+
 @pytest.mark.parametrize(
     ("declared", "fault"),
     [
@@ -126,6 +135,7 @@ inherits = "llama"
         ),
         (GOOD + "[fixed]\nnorm = 'after'", "mine.toml: fixed.norm='after' is unknown; use one of post, pre"),
         (GOOD + "[fixed]\ntie = 1", "mine.toml: fixed.tie=1 is of the wrong kind"),
+        (GOOD + "[free]\nd_ff = [8]", "free.d_ff is no option of the config"),
         (GOOD + "[fixed]\ntie = true", "mine.toml: free.tie is in fixed too; keep one of them"),
         (GOOD + "[free]\ntie = []", "mine.toml: free.tie=[] is no list of values"),
         (
