@@ -1,8 +1,8 @@
-"""M9: what M5 and M6 ask of the encoder-decoder, asked of models with one stack."""
+"""M9: what M5 and M6 ask of the encoder-decoder, asked of models with one stack and of those like T5."""
 
 from __future__ import annotations
 
-from attest.contract import CLASSIFYING, DECODER_ONLY, MASKED
+from attest.contract import CLASSIFYING, DECODER_ONLY, MASKED, RELATIVE_ENCODER_DECODER
 from attest.judging.asking import asks
 
 asks(
@@ -91,4 +91,13 @@ asks(
         "M9.34": RUNS,
         "M9.35": ("M5.13",),
     },
+)
+
+asks(
+    RELATIVE_ENCODER_DECODER,
+    {
+        "M9.14b": ("M5.6", "M5.2a", "M5.11", "M5.13"),
+        "M9.14c": ("M6.1", "M6.2", "M6.3", "a_row_does_not_depend_on_its_neighbours"),
+    },
+    effort=0.5,
 )
