@@ -119,6 +119,30 @@ def test_an_unknown_family_has_a_nearest_one():
         family_named("lama")
 
 
+@pytest.mark.parametrize(
+    ("asked", "fault"),
+    [
+        ("hf:lama", "family='lama' is unknown; did you mean llama?"),
+        ("hf:", "family='' is unknown"),
+        (
+            "hf:bloom,attention=sdpa",
+            "asks for an attention that BloomForCausalLM does not have; use one of eager",
+        ),
+    ],
+)
+def test_a_class_of_transformers_that_is_not_there_is_one_sentence(attest, asked, fault):
+    code, out, errors = attest("run", "--impl", asked, "--milestone", "M9")
+    assert (code, out) == (2, "")
+    assert fault in errors
+    assert len(errors.splitlines()) == 1
+
+
+def test_a_class_of_transformers_needs_transformers(monkeypatch):
+    monkeypatch.setattr("attest.registry._is_module", lambda name: name != "transformers")
+    with pytest.raises(UsageError, match="--impl=hf:llama needs transformers, which is not installed; pip"):
+        parse_request("hf:llama")
+
+
 GOOD = """
 title = "mine"
 inherits = "llama"
@@ -238,6 +262,14 @@ def test_names_for_every_layer_and_alternatives():
         "d.0.inner": ("layers.0.wi_1",),
         "d.1.inner": ("layers.1.wi_1",),
     }
+
+
+def test_the_width_of_a_head_is_not_rounded_for_transformers():
+    pytest.importorskip("transformers")
+    from attest.adapters.huggingface import transformers_settings
+
+    with pytest.raises(ValueError, match="num_heads=3 does not divide d_model=16; choose a divisor of 16"):
+        transformers_settings(family_named("t5"), config_of("t5", num_heads=3, head_width=None))
 
 
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])

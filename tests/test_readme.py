@@ -90,6 +90,15 @@ def test_the_torch_example_ends_as_the_readme_says(folder):
     }
 
 
+def test_the_port_of_llama_is_judged_without_what_it_does_not_have(folder):
+    """It has no cache, no trainer and no `complete`, of which side effects are asked where they are there."""
+    run = shell("attest run --impl port.py --criterion M9.19a -n 0 --profile quick", folder)
+    assert run.returncode == 0, run.stdout + run.stderr
+    report = json.loads((folder / "reports/port/report.json").read_text())
+    found = {c["id"]: c["verdict"] for m in report["milestones"] for c in m["criteria"]}
+    assert found["M9.19a"] == "pass"
+
+
 @pytest.mark.parametrize("command", SHOWN)
 def test_every_command_of_the_readme_runs(folder, command):
     if command.startswith("attest new"):

@@ -73,6 +73,7 @@ RUNS = (
 asks(
     MASKED,
     {
+        "M9.18d": ("M5.12",),
         "M9.19b": ("the_trainer_leaves_no_trace",),
         "M9.30": (*STEPS, "tied_weights_stay_one_array"),
         "M9.30a": ("M5.3b",),
@@ -85,6 +86,7 @@ asks(
 asks(
     CLASSIFYING,
     {
+        "M9.18e": ("M5.12",),
         "M9.19b": ("the_trainer_leaves_no_trace",),
         "M9.33": STEPS,
         "M9.33a": ("M5.3b",),
