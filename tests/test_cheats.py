@@ -24,7 +24,8 @@ CAUGHT_OPENLY = {  # by a criterion, without any seal
     "answers_only_what_it_cannot_get_wrong", "excuses_itself", "peeks_into_its_parent", "reads_descriptors",
     "reads_the_files_of_the_run", "returns_complex_numbers", "returns_nan_with_a_payload",
     "returns_nothing_to_compare", "returns_structured_arrays", "right_when_it_is_quick",
-    "writes_into_its_parent",
+    "writes_into_its_parent", "right_for_short_sequences", "right_for_narrow_heads", "wrong_once_in_fifty",
+    "right_for_plain_values", "right_in_one_dtype", "makes_every_case_easy", "changes_what_it_has_returned",
 }  # fmt: skip
 ASKED = [c for c in SPEC.criteria if set(c.needs) == {"attention"}]
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a seal needs Linux")

@@ -13,7 +13,7 @@ from attest.records.plan import Plan, Target
 from attest.registry import parse_request, sentence
 from attest.running import isolation, timer
 from attest.running.isolation import Isolation
-from attest.running.one_criterion import judge_criterion
+from attest.running.one_criterion import blank_record, judge_criterion
 from attest.running.printed import MOST_PRINTED
 from attest.running.selection import ask
 from attest.spec import load_spec
@@ -205,6 +205,50 @@ def test_forged_answers_are_not_believed(judged):
     assert not record.internal
 
 
+INTO_ALL_PIPES = """
+        def into_all(line):
+            for fd in range(3, 40):
+                if os.path.exists(f'/proc/self/fd/{{fd}}') and fd not in (0, 1, 2):
+                    try: os.write(fd, line + b'\\n')
+                    except OSError: pass
+        {then}
+"""
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "b'[' * 2**15",
+        "b'{\"record\": 5}'",
+        'b\'{"record": "[[["}\'',
+        'b\'{"limit": "long"}\'',
+        "b'{\"limit\": 1e300}'",
+        "b'{\"limit\": NaN}'",
+    ],
+)
+def test_what_is_no_answer_costs_the_one_who_writes_it(judged, line):
+    record, _ = judged(INTO_ALL_PIPES.format(then=f"into_all({line})"))
+    assert (record.verdict, record.internal) == ("error", False)
+    assert record.reason == "the implementation wrote into the records"
+
+
+def test_a_record_of_no_kind_is_not_kept(judged):
+    """The report would be made of it, and of those of other implementations."""
+    forged = blank_record(SPEC.by_id[CAUSAL], Target("mine", "mine.py", "mine"), Plan((), ()), SPEC)
+    text = json.dumps({**json.loads(forged.to_json()), "verdict": "wonderful", "regimes": [5]})
+    line = json.dumps({"record": text}).encode()
+    record, _ = judged(INTO_ALL_PIPES.format(then=f"into_all({line!r})"))
+    assert record.reason == "the implementation wrote into the records"
+
+
+def test_answers_without_end_do_not_prolong_a_criterion(judged, monkeypatch):
+    monkeypatch.setattr(timer, "GRACE", 1.0)
+    endless = "signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))\n        while True: into_all(b'{}')"
+    record, _ = judged(INTO_ALL_PIPES.format(then=f"import signal; {endless}"), seconds=1.0)
+    assert record.verdict == "error"
+    assert "did not finish" in record.reason
+
+
 linux = pytest.mark.skipif(sys.platform != "linux", reason="Linux alone hands orphans to an ancestor")
 ORPHAN = (
     "import subprocess; found = subprocess.Popen(['sleep', '600'], env={{}}, start_new_session=True); "
@@ -252,7 +296,8 @@ def test_an_answer_that_is_there_is_read_however_late_it_is(judged):
     assert record.verdict == "pass"
     process._say("M1.4b")
     time.sleep(3)
-    answers = [process._heard(0.0), process._heard(0.0)]
+    process._wait(0.0)
+    answers = [process._heard(), process._heard()]
     assert json.loads(answers[-1]["record"])["verdict"] == "not offered"
 
 

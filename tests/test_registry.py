@@ -110,6 +110,7 @@ def test_a_directory_and_another_kind_of_file(tmp_path):
             "def attest_implementations(): raise RuntimeError('no weights\\nhere')",
             "making the implementations raised RuntimeError: no weights here",
         ),
+        ("def attest_implementations(): return [][0]", "raised IndexError: list index out of range"),
         (
             "import pluggy\n@pluggy.HookimplMarker('attest')\ndef attest_implementations(config): return []",
             "attest_implementations has another signature",

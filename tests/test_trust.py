@@ -5,11 +5,13 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 import pytest
 
+from attest.running import planning
 from test_plugin import CAUSAL, IDS, LENGTHS, masks, run  # noqa: F401  the fixture
 
 pytest_plugins = ["pytester"]
@@ -249,6 +251,20 @@ def test_a_worker_that_an_implementation_stops_is_woken(run, pytester):  # noqa:
     )
     assert result.ret == 0
     assert rows["good"][CAUSAL]["verdict"] == "pass"
+
+
+def test_what_a_killed_run_left_behind_is_removed(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    left, alive, foreign = (tmp_path / f"attest-{n}-x" for n in (ended.pid, os.getpid(), "no-number"))
+    for path in (left, alive, foreign):
+        path.mkdir()
+        (path / planning.MARK).touch()
+    unmarked = tmp_path / f"attest-{ended.pid}-of-somebody"
+    unmarked.mkdir()
+    made = Path(planning._shared_directory())
+    assert sorted(tmp_path.iterdir()) == sorted([alive, foreign, unmarked, made])
 
 
 def test_a_plugin_called_like_a_module_of_python_is_refused(run, pytester):  # noqa: F811

@@ -233,6 +233,80 @@ BODIES = {
             try: resource.setrlimit(getattr(resource, 'RLIMIT_' + name), (1, 1))
             except (OSError, ValueError): pass
     """,
+    "forks_and_both_go_on": "vars(sys).setdefault('forked', []) or sys.forked.append(os.fork())",
+    "hears_no_signal": """
+        for number in set(range(1, 65)) - {9, 19, 32, 33}: signal.signal(number, lambda *_: None)
+        while True: time.sleep(1)
+    """,
+    "a_signal_raises_anywhere": """
+        signal.signal(signal.SIGVTALRM, lambda *_: 1 / 0)
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0.01, 0.01)
+    """,
+    "a_thread_raises_anywhere": """
+        main, error = ctypes.c_ulong(threading.main_thread().ident), ctypes.py_object(ValueError)
+        def interrupt():
+            while True: time.sleep(0.001); ctypes.pythonapi.PyThreadState_SetAsyncExc(main, error)
+        threading.Thread(target=interrupt, daemon=True).start()
+    """,
+    "an_audit_hook_raises": "sys.addaudithook(lambda *_: 1 / 0)",
+    "an_audit_hook_exits": "sys.addaudithook(lambda *_: os._exit(0))",
+    "a_watchdog_exits": "import faulthandler; faulthandler.dump_traceback_later(0.05, exit=True)",
+    "patches_random": """
+        import random
+        random.Random.random = random.Random.getrandbits = random.random = lambda *_: 0
+    """,
+    "patches_hypothesis": """
+        from hypothesis.internal.conjecture import engine
+        engine.ConjectureRunner.run = engine.ConjectureRunner.test_function = lambda *_: 1 / 0
+    """,
+    "patches_classes_of_the_contract": """
+        from attest.contract import Config
+        Config.__hash__ = Config.__eq__ = Config.__repr__ = lambda *_: 1 / 0
+    """,
+    "patches_the_boundary": """
+        import attest.boundary.arrays as arrays
+        arrays.array_of = arrays.aligned = lambda *_: 1 / 0
+    """,
+    "patches_dataclasses": "import dataclasses; dataclasses.replace = dataclasses.fields = lambda *_: 1 / 0",
+    "prints_arrays_by_exiting": """
+        np.set_printoptions(formatter={'all': lambda x: sys.exit(5)}); np.seterrcall(sys.exit)
+    """,
+    "holds_the_import_lock": """
+        import _imp
+        threading.Thread(target=lambda: (_imp.acquire_lock(), time.sleep(600)), daemon=True).start()
+    """,
+    "limits_its_parent": "resource.prlimit(os.getppid(), resource.RLIMIT_NOFILE, (3, 3))",
+    "limits_the_memory_of_its_parent": "resource.prlimit(os.getppid(), resource.RLIMIT_AS, (2**20, 2**20))",
+    "exception_with_an_endless_name": "raise type('\\x1b[2J' * 10**6, (Exception,), {})",
+    "exception_that_is_its_own_cause": """
+        error = ValueError('x'); error.__cause__ = error.__context__ = error
+        raise error
+    """,
+    "exception_that_lies_about_its_class": """
+        raise type('Lie', (Exception,), {'__class__': property(lambda self: KeyboardInterrupt)})
+    """,
+    "exception_with_a_text_that_is_none": "raise type('Odd', (Exception,), {'__str__': lambda self: 7})",
+    "floods_its_pipes": """
+        for fd in range(3, 20):
+            try: os.set_blocking(fd, False); os.write(fd, b'\\xff' * 2**20)
+            except OSError: pass
+    """,
+    "writes_endless_lists_into_its_pipes": """
+        for fd in range(3, 20):
+            try: os.set_blocking(fd, False); os.write(fd, b'\\xff\\xff\\xff\\x03' + b'[' * 2**15 + b'\\n')
+            except OSError: pass
+    """,
+    "spoils_none": "ctypes.memset(id(None), 0, 16)",
+    "turns_true_into_false": "ctypes.memmove(id(True) + 16, id(False) + 16, 12)",
+    "returns_memory_that_a_child_changes": """
+        import mmap
+        shared = mmap.mmap(-1, T * S); mask = np.frombuffer(shared, bool).reshape(T, S)
+        if not os.fork():
+            while True: mask[...] = ~mask
+        return mask
+    """,
+    "answers_depend_on_the_process": "return np.full((T, S), os.getpid() % 2 == 0)",
+    "makes_every_dictionary_ordered_anew": "sys.intern = hash = id = None; gc.set_threshold(1, 1, 1)",
     "switches_never": "sys.setswitchinterval(1e9)",
     "switches_collecting_off": "gc.disable(); gc.freeze()",
 }  # fmt: skip

@@ -13,8 +13,9 @@ from typing import Any
 
 from attest.records.plan import Plan, Target
 from attest.records.record import Record
+from attest.report.schema import first_misfit, record_schema
 from attest.running import timer
-from attest.running.one_criterion import blank_record, time_limit
+from attest.running.one_criterion import LONGEST, blank_record, time_limit
 from attest.running.printed import Printed
 from attest.running.processes import MARK, end_supervised
 from attest.sealed.outside import ended_by
@@ -23,6 +24,9 @@ from attest.spec import Criterion, Spec
 START_SECONDS = 120.0  # to import numpy, Hypothesis and the criteria on a machine that has other things to do
 LOOK_SECONDS = 0.5  # between two looks at whether the run was stopped
 MOST_BYTES = 2**26  # of one answer
+UNENDING = "did not finish and could not be interrupted"
+# What reading an answer may raise that the implementation wrote: no JSON, lists in lists, other kinds.
+FORGED = (ValueError, TypeError, KeyError, AttributeError, RecursionError)
 
 
 class Ended(Exception):
@@ -37,6 +41,7 @@ class Isolation:
         self._process: subprocess.Popen[bytes] | None = None
         self._questions = self._answers = -1
         self._unread = b""
+        self._left = self._looked = 0.0
 
     def judge(self, criterion: Criterion) -> Record:
         """The record of a criterion; an error where the process ends or has to be ended."""
@@ -88,15 +93,18 @@ class Isolation:
         self._unread = b""
         start = {"path": sys.path, "plan": self.plan.to_json(), "label": self.target.label}
         self._say(json.dumps(start))
-        self._heard(START_SECONDS)
+        self._wait(START_SECONDS)
+        self._heard()
 
     def _asked(self, criterion: Criterion) -> Record:
         """The last thing it says; a first verdict stands where it dies while more is found out about it."""
         self._say(criterion.id)
         limit, first = time_limit(criterion, self.plan), None
+        most = limit * LONGEST
+        self._wait(limit + timer.GRACE)
         while True:
             try:
-                answer = self._heard(limit + timer.GRACE)
+                answer = self._heard()
             except Ended:
                 if first is None:
                     raise
@@ -109,12 +117,17 @@ class Isolation:
                 return record
             if "verdict" in answer:
                 first = self._record(answer["verdict"], criterion)
-            limit = float(answer.get("limit", limit))
+            if "limit" in answer:
+                self._wait(_limit(answer["limit"], most) + timer.GRACE)
+                most = 0.0  # it is said once
 
     def _record(self, text: Any, criterion: Criterion) -> Record:
         try:
-            record = Record.from_json(str(text))
-        except (ValueError, TypeError, KeyError):
+            misfit = first_misfit(json.loads(text), record_schema(), "record")
+            record = Record.from_json(text)
+        except FORGED:
+            misfit = "unreadable"
+        if misfit:
             raise Ended("wrote into the records") from None
         if (record.implementation, record.criterion) != (self.target.label, criterion.id):
             raise Ended("answered for another criterion")
@@ -124,17 +137,26 @@ class Isolation:
         with suppress(BrokenPipeError):  # it died; reading tells how
             os.write(self._questions, f"{line}\n".encode())
 
-    def _heard(self, seconds: float) -> dict[str, Any]:
+    def _wait(self, seconds: float) -> None:
+        """So long for answers from now on, however many come."""
+        self._left, self._looked = seconds, time.monotonic()
+
+    def _heard(self) -> dict[str, Any]:
         """The next line it says, read in steps short enough for a signal to this process to be heard.
 
         A step that took long is one in which this process was stopped, with the other one or alone.
         """
-        while b"\n" not in self._unread:
-            started = time.monotonic()
+        while True:
+            now = time.monotonic()
+            self._left -= min(now - self._looked, timer.STOPPED)
+            self._looked = now
+            if self._left <= -timer.GRACE:  # it has said something all the time
+                raise Ended(UNENDING)
+            if b"\n" in self._unread:
+                break
             if not select.select([self._answers], [], [], LOOK_SECONDS)[0]:
-                seconds -= min(time.monotonic() - started, timer.STOPPED)
-                if seconds <= 0:
-                    raise Ended("did not finish and could not be interrupted")
+                if self._left <= 0:
+                    raise Ended(UNENDING)
                 continue
             part = os.read(self._answers, 2**16)
             self._unread += part
@@ -144,7 +166,7 @@ class Isolation:
         try:
             answer: dict[str, Any] = json.loads(line)
             return {**answer}
-        except (ValueError, TypeError):
+        except FORGED:
             raise Ended("wrote into the records") from None
 
     def _how(self) -> str:
@@ -154,3 +176,10 @@ class Isolation:
         except subprocess.TimeoutExpired:
             return "closed the pipe of the records"
         return ended_by(code)
+
+
+def _limit(said: Any, most: float) -> float:
+    """A time limit that the other process says, which may be the implementation that says it."""
+    if type(said) not in (int, float) or not 0 < said <= most:
+        raise Ended("wrote into the records")
+    return float(said)

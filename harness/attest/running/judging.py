@@ -28,6 +28,7 @@ from attest.records.record import (
     finite,
 )
 from attest.registry import sentence
+from attest.running.tampering import tampering
 from attest.spec import Criterion
 
 
@@ -106,8 +107,14 @@ def _outcome(
     except KeyboardInterrupt:
         raise
     except Exception as error:
-        # An exception that is neither a Violation nor one of the implementation's own is a fault of ours.
-        return {"verdict": ERROR, "reason": f"the harness failed: {_origin(error)}", "internal": True}
+        # An exception that is neither a Violation nor one of the implementation's own is a fault of ours,
+        # unless the implementation has broken what it runs beside.
+        said = tampering(error)
+        return {
+            "verdict": ERROR,
+            "reason": said or f"the harness failed: {_origin(error)}",
+            "internal": not said,
+        }
     except BaseException as error:  # no Exception and no signal: only an implementation raises such a thing
         return {"verdict": ERROR, "reason": f"the implementation raised {sentence(error)}"}
 

@@ -6,10 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass, replace
 from functools import cache
-from importlib.machinery import PathFinder
 from typing import Any
-
-import numpy as np
 
 from attest.adapters.triton import repair_if_interpreted
 from attest.boundary import JudgedImplementation
@@ -23,6 +20,7 @@ from attest.registry import BrokenPlugin, load, printable, sentence
 from attest.running.failure import completed, described
 from attest.running.judging import Settings, judge
 from attest.running.sealing import sealed_implementations
+from attest.running.tampering import remember, tampering
 from attest.running.timer import cancel_timer, set_timer, struck
 from attest.sealed.implementation import SealedImplementation
 from attest.spec import Criterion, Spec
@@ -32,8 +30,8 @@ SECONDS = {"quick": 90.0, "standard": 300.0, "deep": 1800.0}
 TRAINING_SECONDS = 900.0
 COMPILING = 4.0  # how much longer a compiled implementation may take: its compiler does most of the work
 INTERPRETING = 20.0  # a kernel of Triton is interpreted 150 to 2500 times more slowly than plain torch runs
+LONGEST = max(COMPILING, INTERPRETING)
 LONGEST_TEXT = 4000  # of what an implementation says in a record
-_NUMPY = dict(vars(np))  # before any implementation is loaded
 LARGEST_RECORD = 2**23  # characters of JSON; beyond them the pictures are left out
 
 
@@ -67,9 +65,8 @@ def judge_criterion(
         try:
             if timed:
                 set_timer(time_limit(criterion, plan))
-            record = _cleaned(_judged(criterion, target, plan, spec, timed, tell), target)
-            said = _tampered() if record.internal else ""
-            return record.but(reason=said, internal=False) if said else record
+            remember()
+            return _cleaned(_judged(criterion, target, plan, spec, timed, tell), target)
         finally:
             cancel_timer()  # here, so that what the clock raises meanwhile meets the sentences below
     except BrokenPlugin as error:
@@ -81,19 +78,10 @@ def judge_criterion(
             raise
         return blank.but(reason="the implementation raised KeyboardInterrupt")
     except BaseException as error:
-        said = struck() or _tampered()
+        said = struck() or tampering(error)
         return blank.but(reason=said or f"the harness failed: {sentence(error)}", internal=not said)
     finally:
         cancel_timer()
-
-
-def _tampered() -> str:
-    """What an implementation that is not sealed broke in this process, where the harness runs beside it."""
-    for name, value in _NUMPY.items():
-        if vars(np).get(name) is not value:
-            return f"the implementation changed numpy.{name}"
-    whole = PathFinder in sys.meta_path and PathFinder.find_spec("this") is not None
-    return "" if whole else "the implementation changed what this process imports from"
 
 
 def _judged(

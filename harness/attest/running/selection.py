@@ -194,7 +194,7 @@ def ask(request: Request, *, sealed: bool = False) -> Answer:
         text = answer.read(MOST_ANSWER)
     try:
         return _read(json.loads(text))
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):  # it may have written that
         how = f"signal {-code}" if code < 0 else f"exit code {code}"
         return Answer(broken=f"{target}: importing it ended the process ({how})")
 

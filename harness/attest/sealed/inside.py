@@ -21,7 +21,7 @@ from attest.adapters.triton import repair_if_interpreted
 from attest.contract import OPERATIONS, Config, Gradients
 from attest.registry import BrokenPlugin, Request, import_plugin, load, printable
 from attest.sealed.process_state import bytecodes_here, flops_here, state_here, stir_here
-from attest.sealed.wire import Arena, Bytes, Gone, Pipe, copied, described, rebuilt, stretch
+from attest.sealed.wire import SHORT, Arena, Bytes, Gone, Pipe, copied, described, rebuilt, stretch
 
 METHODS = (
     "parameters", "load", "buffers", "train", "eval", "gradients", "encode", "decode", "start", "step",
@@ -358,7 +358,9 @@ def _put(array: Any, raw: Bytes | None, given: Bytes) -> None:
 
 
 def _same(one: Bytes, other: Bytes) -> bool:
-    return one.size == other.size and bool((one == other).all())
+    if one.size != other.size:
+        return False
+    return one.tobytes() == other.tobytes() if one.size <= SHORT else bool((one == other).all())
 
 
 def serve(reading: int, writing: int, memory: int) -> None:
