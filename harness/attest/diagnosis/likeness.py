@@ -10,23 +10,25 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from itertools import chain, takewhile
+from itertools import takewhile
 from types import CodeType
+from typing import Any
 
 from attest.boundary import JudgedImplementation, quiet
 from attest.contract import OPERATIONS
+from attest.diagnosis.altered import altered
 from attest.diagnosis.conditions import condition_of
 from attest.diagnosis.edits import edits
 from attest.diagnosis.executed import executed, may_matter
-from attest.diagnosis.fitted import fitted
 from attest.diagnosis.relations import relations, spread
+from attest.diagnosis.spectrum import confined
 from attest.diagnosis.traces import Count, Trace, agrees, traces_of
 from attest.evidence import collecting
 from attest.judging.catalogue import Defect, defects
 from attest.judging.property import Property, run_property
 from attest.order import milestone_order
 from attest.outcomes import NotOffered, NotRun, Violation
-from attest.records.failure import Basis, Edited, Likeness, Measured
+from attest.records.failure import FEW, Basis, Edited, Likeness, Measured
 from attest.spec import load_spec
 
 FIRST = 8  # a defect that answers none of these the same is not tried on the rest
@@ -76,14 +78,15 @@ def diagnose(
             return _by_complaint(candidates, property, impl, case)
         seen = executed(telling[:FIRST])
         found = _by_answers(candidates, telling, seen, Count(calls))
-        found = replace(found, measured=_measured(heard))
+        found = replace(found, measured=_measured(heard, impl.implementation))
         if any(likeness.agrees == likeness.cases for likeness in found.notable):
             return found
         return replace(found, edits=_by_edits(heard, seen, Count(calls)))
 
 
-def _measured(heard: Sequence[Trace]) -> Measured:
-    return Measured(condition_of(heard), tuple(relations(heard)), spread(heard))
+def _measured(heard: Sequence[Trace], implementation: Any) -> Measured:
+    condition, places = confined(heard, implementation)
+    return Measured(condition_of(heard) or condition, tuple(relations(heard)), spread(heard), places)
 
 
 Rank = tuple[bool, bool, int]
@@ -161,23 +164,52 @@ def _by_edits(heard: Sequence[Trace], seen: frozenset[CodeType], count: Count) -
     """The changes of the reference that give every answer of every case, of each class the first.
 
     There are many of them, so all must agree: the wrong answers, by a number and not only by an exception,
-    and the right answers of the cases where nothing is wrong. Of several classes any may be the place.
+    and the right answers of the cases where nothing is wrong. Of several classes any may be the place. Where
+    none gives every wrong answer, the one that gives most of them is stated with its share.
     """
-    telling = [trace for trace in heard if trace.tells]
+    every = [trace for trace in heard if trace.tells]
+    telling = [trace for trace in every if trace.finite]
+    telling = telling if len(telling) >= FEW else every
     if not any(trace.by_value for trace in telling):
         return ()
     quickest = sorted(telling, key=lambda trace: (not trace.by_value, len(trace.steps)))
-    quickest += [trace for trace in heard if not trace.tells][:AS_RIGHT]
+    right = [trace for trace in heard if not trace.tells][:AS_RIGHT]
+    left_out = len(every) - len(telling)
     slips = takewhile(lambda edit: not count.spent, edits(seen))
-    found: dict[str, Edited] = {}
-    for edit in chain(slips, fitted(telling, seen, Count(MOST_CALLS // 2))):
-        kind = edit.place.partition(".")[0]
-        made = edit.build()
-        if kind not in found and all(agrees(trace, made, count) for trace in quickest):
-            found[kind] = Edited(edit.place, edit.before, edit.after, len(telling))
-        if len(found) > PLACES:
-            return ()
-    return tuple(found.values())
+    partly: list[Edited] = []
+    for source in (slips, altered(telling, seen, Count(MOST_CALLS))):
+        found: dict[str, Edited] = {}
+        for edit in source:
+            kind = edit.place.partition(".")[0]
+            apart = _apart_from(edit.build(), quickest, right, count) if kind not in found else None
+            if apart is None:
+                continue
+            said = Edited(edit.place, edit.before, edit.after, len(telling), left_out, apart)
+            if apart:
+                partly.append(said)
+            else:
+                found[kind] = said
+            if len(found) > PLACES:
+                break
+        if found:
+            return tuple(found.values()) if len(found) <= PLACES else ()
+    return tuple(sorted(partly, key=lambda said: said.apart)[:1])
+
+
+def _apart_from(made: Any, telling: Sequence[Trace], right: Sequence[Trace], count: Count) -> int | None:
+    """In how many wrong cases a change answers otherwise than the implementation.
+
+    None where it does in the first, in a right one, or in too many.
+    """
+    if not agrees(telling[0], made, count):
+        return None
+    most = max(0, min(int(len(telling) * (1 - POSSIBLE)), len(telling) - FEW))
+    apart = 0
+    for trace in telling[1:]:
+        apart += not agrees(trace, made, count)
+        if apart > most:
+            return None
+    return apart if all(agrees(trace, made, count) for trace in right) else None
 
 
 def _by_complaint(

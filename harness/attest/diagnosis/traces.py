@@ -27,6 +27,7 @@ NEIGHBOURS = 40
 FURTHER = 4  # steps of a trainer: later ones tell trainers apart
 # Methods that only answer: what they gave need not be asked again unless it is compared.
 ANSWERS = frozenset({"__call__", "parameters", "gradients", "buffers", "evaluate", "encode", "decode"})
+COSTS: Mapping[Form | None, int] = {Form.TRAINER: 20, Form.GENERATOR: 10}
 REFUSED = "NotImplementedError"  # says: not offered
 
 
@@ -49,12 +50,32 @@ class Trace:
         """Whether a wrong answer is an answer, and not only an exception."""
         return any(not self.steps[k].raised for k in self.wrong)
 
+    @property
+    def finite(self) -> bool:
+        """Whether no wrong answer overflows: that depends on how the right steps before it are written."""
+        return all(
+            bool(np.isfinite(array).all())
+            for k in self.wrong
+            for array in self.steps[k].values.values()
+            if array.dtype.kind == "f"
+        )
+
+    def form(self, k: int) -> Form | None:
+        """What kind of operation a step is about; None for one of a plugin that is not registered."""
+        record = OPERATIONS.get(operation_of_step(self.steps, k))
+        return record.form if record is not None else None
+
+    def cost(self, k: int) -> int:
+        """About how many calls of a small part a step takes as long as."""
+        built = self.steps[k].target.step is None or self.steps[k].method == "load"
+        return 1 if built else COSTS.get(self.form(k), 1)
+
 
 class Count:
     """Calls that were made, and how many may be."""
 
     def __init__(self, most: int) -> None:
-        self.left = most
+        self.most = self.left = most
 
     @property
     def spent(self) -> bool:
