@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import takewhile
@@ -23,11 +24,12 @@ from attest.diagnosis.executed import executed, may_matter
 from attest.diagnosis.relations import relations, spread
 from attest.diagnosis.spectrum import confined
 from attest.diagnosis.traces import Count, Trace, agrees, traces_of
+from attest.diagnosis.wrong import wrong_answers
 from attest.evidence import collecting
 from attest.judging.catalogue import Defect, defects
 from attest.judging.property import Property, run_property
 from attest.order import milestone_order
-from attest.outcomes import NotOffered, NotRun, Violation
+from attest.outcomes import NotOffered, NotRun, Timeout, Violation
 from attest.records.failure import FEW, Basis, Edited, Likeness, Measured
 from attest.spec import load_spec
 
@@ -81,7 +83,10 @@ def diagnose(
         found = replace(found, measured=_measured(heard, impl.implementation))
         if any(likeness.agrees == likeness.cases for likeness in found.notable):
             return found
-        return replace(found, edits=_by_edits(heard, seen, Count(calls)))
+        # Where the clock strikes in what follows, what is known already stays.
+        with suppress(Timeout):
+            return replace(found, edits=_by_edits(heard, seen, Count(calls)))
+        return found
 
 
 def _measured(heard: Sequence[Trace], implementation: Any) -> Measured:
@@ -193,6 +198,8 @@ def _by_edits(heard: Sequence[Trace], seen: frozenset[CodeType], count: Count) -
                 break
         if found:
             return tuple(found.values()) if len(found) <= PLACES else ()
+    if all(wrong.right.size < FEW for wrong in wrong_answers(telling)):
+        return ()  # single numbers that agree in part may be one number many times
     return tuple(sorted(partly, key=lambda said: said.apart)[:1])
 
 
