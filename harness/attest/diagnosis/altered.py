@@ -93,8 +93,12 @@ def _met(place: Hooked, wrong: Wrong, stack: ExitStack, count: Count) -> tuple[M
     seen, right = (told(wrong.trace.steps, wrong.step, v.values) for v in wrong.answers)
     kept = [at for at in right if at in seen and at in answer and close(seen[at], right[at])]
     spoils = sum(not close(answer[at], right[at]) for at in kept)
-    effect = None if other is None else kind_of(value).encode() + np.round(other, 9).tobytes()
+    effect = None if other is None else kind_of(value).encode() + _rounded(other).tobytes()
     return Met(place, wrong, value, scope, lambda alter: ask(alter).get(wrong.place), spoils), effect
+
+
+def _rounded(array: Array) -> Array:
+    return np.round(array, 9) if array.dtype.kind == "f" else array
 
 
 def _asking(
