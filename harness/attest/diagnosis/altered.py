@@ -24,6 +24,7 @@ from attest.diagnosis.traces import Count, Trace, told
 from attest.diagnosis.transforms import disturbed, kind_of, transforms_of, with_others
 from attest.diagnosis.wrong import Altered, Met, Wrong, gives, wrong_answers
 
+ANSWERING = (Form.COMPONENT, Form.MODEL)  # what they give depends on their parameters and inputs alone
 PROBES = 3  # cases in which an expression may be met
 LEFT_AFTER_PROBES = 0.6  # of the calls, for trying the values that were met
 # Where the reference has what such an operation adds to the parts of a model.
@@ -120,13 +121,13 @@ def _asking(
     with np.errstate(all="ignore"):
         for number, step in enumerate(steps[:k]):
             asked.answer(number, step)
-    count.left -= k
-    once = wrong.trace.form(k) is Form.COMPONENT and steps[k].method in ("__call__", "gradients")
+    count.left -= sum(wrong.trace.cost(number) for number in range(k))
+    once = wrong.trace.form(k) in ANSWERING and steps[k].method in ("__call__", "gradients")
 
     def ask(alter: Alter) -> Mapping[str, Array]:
         nonlocal once
-        count.left -= wrong.trace.cost(k)
         if once and not met_before:
+            count.left -= wrong.trace.cost(k)
             met_now = False
 
             def noting(value: Any, scope: Mapping[str, Any]) -> Any:

@@ -13,7 +13,6 @@ from attest.diagnosis.changes import TYPES_AND_NAMES
 from attest.diagnosis.edits import LONGHAND, RULES, asks_above, editable, function_of, made_of, tree_of
 from attest.diagnosis.executed import code_of
 from attest.judging.catalogue import assemble
-from attest.reference.component import ReferenceComponent
 
 NAME = "__changed__"
 NEVER = frozenset({"self", "p", "where", "config"})  # objects, not values
@@ -80,8 +79,7 @@ def _hooked_in(kind: type[Any], plain: type[Any], name: str) -> Iterator[Hooked]
         finally:
             _put(owner, key, at, expression)
         if made is not None:
-            base = plain if kind not in RULES else ReferenceComponent
-            piece = type(kind.__name__, (base,), {name: made[name]})
+            piece = type(kind.__name__, (plain,), {name: made[name]})
             yield Hooked(f"{kind.__name__}.{name}", text, piece, hook)
 
 

@@ -42,6 +42,7 @@ PLACES = 3  # classes that may be the place; more of them say nothing
 AS_RIGHT = 12  # cases without a fault in which a change of the reference must make none either
 # A limit in calls, not in seconds: the same failure gets the same name on a busy machine.
 MOST_CALLS = 6000
+MOST_CHANGED = 4000  # calls of a small part, about two seconds, for changing one value after the other
 
 
 @dataclass(frozen=True)
@@ -182,7 +183,7 @@ def _by_edits(heard: Sequence[Trace], seen: frozenset[CodeType], count: Count) -
     left_out = len(every) - len(telling)
     slips = takewhile(lambda edit: not count.spent, edits(seen))
     partly: list[Edited] = []
-    for source in (slips, altered(telling, seen, Count(MOST_CALLS))):
+    for source in (slips, altered(telling, seen, Count(MOST_CHANGED))):
         found: dict[str, Edited] = {}
         for edit in source:
             kind = edit.place.partition(".")[0]

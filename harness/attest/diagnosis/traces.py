@@ -6,9 +6,12 @@ alike. The steps of one case can be put to any other implementation.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -27,7 +30,7 @@ NEIGHBOURS = 40
 FURTHER = 4  # steps of a trainer: later ones tell trainers apart
 # Methods that only answer: what they gave need not be asked again unless it is compared.
 ANSWERS = frozenset({"__call__", "parameters", "gradients", "buffers", "evaluate", "encode", "decode"})
-COSTS: Mapping[Form | None, int] = {Form.TRAINER: 20, Form.GENERATOR: 10}
+UNIT = 300  # functions that the reference calls; a small part calls no more
 REFUSED = "NotImplementedError"  # says: not offered
 
 
@@ -66,9 +69,27 @@ class Trace:
         return record.form if record is not None else None
 
     def cost(self, k: int) -> int:
-        """About how many calls of a small part a step takes as long as."""
-        built = self.steps[k].target.step is None or self.steps[k].method == "load"
-        return 1 if built else COSTS.get(self.form(k), 1)
+        """About as how many calls of a small part it counts, on a busy machine as on another."""
+        return 1 + self.work[k] // UNIT
+
+    @cached_property
+    def work(self) -> Mapping[int, int]:
+        """How many functions the reference calls in each step."""
+        made: dict[int, int] = {}
+        called = 0
+
+        def count(frame: FrameType, event: str, argument: Any) -> None:
+            nonlocal called
+            called += event == "call"
+
+        before = sys.getprofile()
+        sys.setprofile(count)
+        try:
+            for k, _ in answers(self.steps, ReferenceImplementation()):
+                made[k], called = called, 0
+        finally:
+            sys.setprofile(before)
+        return made
 
 
 class Count:
