@@ -28,7 +28,11 @@ ANSWERING = (Form.COMPONENT, Form.MODEL)  # what they give depends on their para
 PROBES = 3  # cases in which an expression may be met
 LEFT_AFTER_PROBES = 0.6  # of the calls, for trying the values that were met
 # Where the reference has what such an operation adds to the parts of a model.
-_NEAREST = {Form.TRAINER: "training", Form.OPTIMIZER: "training", Form.GENERATOR: "decoding"}
+_NEAREST: Mapping[Form | None, str] = {
+    Form.TRAINER: "training",
+    Form.OPTIMIZER: "training",
+    Form.GENERATOR: "decoding",
+}
 
 
 def altered(telling: Sequence[Trace], seen: frozenset[CodeType], count: Count) -> Iterator[Altered]:

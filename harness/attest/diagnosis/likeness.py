@@ -11,26 +11,23 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
-from itertools import takewhile
 from types import CodeType
 from typing import Any
 
 from attest.boundary import JudgedImplementation, quiet
 from attest.contract import OPERATIONS
-from attest.diagnosis.altered import altered
 from attest.diagnosis.conditions import condition_of
-from attest.diagnosis.edits import edits
 from attest.diagnosis.executed import executed, may_matter
+from attest.diagnosis.explained import explained
 from attest.diagnosis.relations import relations, spread
 from attest.diagnosis.spectrum import confined
 from attest.diagnosis.traces import Count, Trace, agrees, traces_of
-from attest.diagnosis.wrong import wrong_answers
 from attest.evidence import collecting
 from attest.judging.catalogue import Defect, defects
 from attest.judging.property import Property, run_property
 from attest.order import milestone_order
 from attest.outcomes import NotOffered, NotRun, Timeout, Violation
-from attest.records.failure import FEW, Basis, Edited, Likeness, Measured
+from attest.records.failure import Basis, Edited, Likeness, Measured
 from attest.spec import load_spec
 
 FIRST = 8  # a defect that answers none of these the same is not tried on the rest
@@ -38,11 +35,8 @@ CLEAR = 8  # agreeing on this many cases and on all of them, a defect ends the s
 SURE = 0.9
 POSSIBLE = 0.6
 SHOWN = 2
-PLACES = 3  # classes that may be the place; more of them say nothing
-AS_RIGHT = 12  # cases without a fault in which a change of the reference must make none either
 # A limit in calls, not in seconds: the same failure gets the same name on a busy machine.
 MOST_CALLS = 6000
-MOST_CHANGED = 4000  # calls of a small part, about two seconds, for changing one value after the other
 
 
 @dataclass(frozen=True)
@@ -86,7 +80,7 @@ def diagnose(
             return found
         # Where the clock strikes in what follows, what is known already stays.
         with suppress(Timeout):
-            return replace(found, edits=_by_edits(heard, seen, Count(calls)))
+            return replace(found, edits=explained(heard, seen, Count(calls)))
         return found
 
 
@@ -164,60 +158,6 @@ def _likeness(defect: Defect, telling: Sequence[Trace], count: Count) -> Likenes
     agreeing += [trace for trace in telling[FIRST:] if agrees(trace, defective, count)]
     basis: Basis = "answers" if any(trace.by_value for trace in agreeing) else "exceptions"
     return Likeness(defect.name, len(agreeing), len(telling), basis)
-
-
-def _by_edits(heard: Sequence[Trace], seen: frozenset[CodeType], count: Count) -> tuple[Edited, ...]:
-    """The changes of the reference that give every answer of every case, of each class the first.
-
-    There are many of them, so all must agree: the wrong answers, by a number and not only by an exception,
-    and the right answers of the cases where nothing is wrong. Of several classes any may be the place. Where
-    none gives every wrong answer, the one that gives most of them is stated with its share.
-    """
-    every = [trace for trace in heard if trace.tells]
-    telling = [trace for trace in every if trace.finite]
-    telling = telling if len(telling) >= FEW else every
-    if not any(trace.by_value for trace in telling):
-        return ()
-    quickest = sorted(telling, key=lambda trace: (not trace.by_value, len(trace.steps)))
-    right = [trace for trace in heard if not trace.tells][:AS_RIGHT]
-    left_out = len(every) - len(telling)
-    slips = takewhile(lambda edit: not count.spent, edits(seen))
-    partly: list[Edited] = []
-    for source in (slips, altered(telling, seen, Count(MOST_CHANGED))):
-        found: dict[str, Edited] = {}
-        for edit in source:
-            kind = edit.place.partition(".")[0]
-            apart = _apart_from(edit.build(), quickest, right, count) if kind not in found else None
-            if apart is None:
-                continue
-            said = Edited(edit.place, edit.before, edit.after, len(telling), left_out, apart)
-            if apart:
-                partly.append(said)
-            else:
-                found[kind] = said
-            if len(found) > PLACES:
-                break
-        if found:
-            return tuple(found.values()) if len(found) <= PLACES else ()
-    if all(wrong.right.size < FEW for wrong in wrong_answers(telling)):
-        return ()  # single numbers that agree in part may be one number many times
-    return tuple(sorted(partly, key=lambda said: said.apart)[:1])
-
-
-def _apart_from(made: Any, telling: Sequence[Trace], right: Sequence[Trace], count: Count) -> int | None:
-    """In how many wrong cases a change answers otherwise than the implementation.
-
-    None where it does in the first, in a right one, or in too many.
-    """
-    if not agrees(telling[0], made, count):
-        return None
-    most = max(0, min(int(len(telling) * (1 - POSSIBLE)), len(telling) - FEW))
-    apart = 0
-    for trace in telling[1:]:
-        apart += not agrees(trace, made, count)
-        if apart > most:
-            return None
-    return apart if all(agrees(trace, made, count) for trace in right) else None
 
 
 def _by_complaint(
