@@ -96,9 +96,10 @@ def _name(call: ast.Call) -> str:
 
 
 def _renamed(function: ast.Attribute | ast.Name, name: str) -> ast.expr:
-    attribute = isinstance(function, ast.Attribute)
-    # Before Python 3.13 a node without ctx does not compile.
-    return ast.Attribute(function.value, name, ast.Load()) if attribute else ast.Name(name, ast.Load())
+    """The same function by another name. Before Python 3.13 a node without ctx does not compile."""
+    if isinstance(function, ast.Attribute):
+        return ast.Attribute(function.value, name, ast.Load())
+    return ast.Name(name, ast.Load())
 
 
 def _arithmetic(node: ast.BinOp) -> Found:

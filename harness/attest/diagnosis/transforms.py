@@ -16,9 +16,11 @@ from typing import Any
 import numpy as np
 
 from attest.diagnosis.longhand import mean, power
+from attest.diagnosis.mask_rules import RULES, Rule, with_id, without_id
 from attest.reference import ops
 from attest.reference.tape import Array, Var, constant, leaf, node
 
+SOME = 8  # ids that may be treated apart
 Scope = Mapping[str, Any]  # the names around the value
 
 
@@ -54,8 +56,8 @@ def transforms_of(value: Any, scope: Scope) -> Iterator[Transform]:
     elif kind == "number":
         yield from _INTEGERS if isinstance(value, int | np.integer) else _NUMBERS
     elif kind == "mask":
-        yield from _MASKS
-        yield from _without_ids(value, scope)
+        yield from (Transform(reads, partial(_of_mask, rule)) for reads, rule in RULES)
+        yield from _by_ids(value, scope)
     elif kind == "ids":
         yield from _IDS
 
@@ -103,7 +105,8 @@ def _pointwise(reads: str, value: Callable[[Array], Array], slope: Callable[[Arr
 
 def _logistic(x: Array) -> Array:
     e = np.exp(-np.abs(x))
-    return np.where(x < 0, e, 1.0) / (1 + e)
+    found: Array = np.where(x < 0, e, 1.0) / (1 + e)
+    return found
 
 
 _POINTWISE = (
@@ -145,7 +148,11 @@ def _along(reads: str, function: Callable[[Var], Var]) -> Iterator[_Along]:
     """The same along each of the last three axes; a tensor has as many or more."""
     for axis, name in enumerate(("its last axis", "its last axis but one", "its last axis but two")):
         moved = partial(_moved, function, axis)
-        yield _Along(reads.format("{}", axis=name), lambda v, s, moved=moved: _on_var(moved, v), axis)
+        yield _Along(reads.format("{}", axis=name), partial(_without_scope, moved), axis)
+
+
+def _without_scope(function: Callable[[Var], Var], value: Any, scope: Scope) -> Any:
+    return _on_var(function, value)
 
 
 def _moved(function: Callable[[Var], Var], axis: int, x: Var) -> Var:
@@ -203,13 +210,17 @@ def with_others(value: Any, scope: Scope) -> Iterator[Transform]:
         yield Transform(f"{{}} * {name}", partial(_both, ops.mul, name))
         if np.shape(_plain(value)) == np.shape(_plain(other)):
             yield Transform(f"{{}} - {name}", partial(_both, ops.sub, name))
-            yield Transform(name, lambda value, scope, name=name: scope[name])
+            yield Transform(name, partial(_instead, name))
+
+
+def _instead(name: str, value: Any, scope: Scope) -> Any:
+    return scope[name]
 
 
 def _fit(value: Any, other: Any) -> bool:
     shape, another = np.shape(_plain(value)), np.shape(_plain(other))
     try:
-        return np.broadcast_shapes(shape, another) == shape
+        return bool(np.broadcast_shapes(shape, another) == shape)
     except ValueError:
         return False
 
@@ -262,60 +273,14 @@ _IDS = (
 )
 
 
-def _ahead(shape: tuple[int, ...]) -> Array:
-    """(T, S): how far a key stands before its query, the last key beside the last query."""
-    T, S = shape[-2:]
-    found: Array = np.arange(T)[:, None] + S - T - np.arange(S)[None, :]
-    return found
+def _of_mask(rule: Rule, mask: Array, scope: Scope) -> Array:
+    return rule(mask)
 
 
-def _grid(reads: str, function: Callable[[Array, Array, Array], Array]) -> Transform:
-    """Of a mask, the distance of each key before its query, and the number of the key."""
-
-    def apply(mask: Array, scope: Scope) -> Array:
-        if mask.ndim < 2:
-            raise Unfit
-        return function(mask, _ahead(mask.shape), np.arange(mask.shape[-1]))
-
-    return Transform(reads, apply)
-
-
-_MASKS = (
-    _number("the opposite of {}", lambda m: ~m),
-    _number("everything in place of {}", lambda m: m | True),
-    _number("nothing in place of {}", lambda m: m & False),
-    _number("{} one key on", lambda m: np.roll(m, 1, -1)),
-    _number("{} one key back", lambda m: np.roll(m, -1, -1)),
-    _number("{} one query on", lambda m: np.roll(m, 1, -2)),
-    _number("{} one query back", lambda m: np.roll(m, -1, -2)),
-    _number("{} in reverse along the keys", lambda m: m[..., ::-1]),
-    _number("{} in reverse along the queries", lambda m: m[..., ::-1, :]),
-    _number("{} turned over its diagonal", lambda m: np.swapaxes(m, -1, -2)),
-    _number("{} of the first row", lambda m: m[:1] | (m & False)),
-    _number("{} of the last query", lambda m: m[..., -1:, :] | (m & False)),
-    _grid("{} without the own key", lambda m, ahead, j: m & (ahead != 0)),
-    _grid("{} with the own key", lambda m, ahead, j: m | (ahead == 0)),
-    _grid("{} without keys behind the query", lambda m, ahead, j: m & (ahead >= 0)),
-    _grid("{} without keys before the query", lambda m, ahead, j: m & (ahead <= 0)),
-    *(
-        transform
-        for n in (1, 2, 3, 4, 8, 16, 32, 64)
-        for transform in (
-            _grid(f"{{}} without keys {n} or more places before the query", lambda m, a, j, n=n: m & (a < n)),
-            _grid(f"{{}} with the {n} keys behind the query", lambda m, a, j, n=n: m | ((a < 0) & (a >= -n))),
-            _grid(f"{{}} without the first {n} keys", lambda m, a, j, n=n: m & (j >= n)),
-            _grid(f"{{}} with the first {n} keys", lambda m, a, j, n=n: m | (j < n)),
-            _grid(f"{{}} without the last {n} keys", lambda m, a, j, n=n: m & (j < m.shape[-1] - n)),
-            _grid(f"{{}} with the last {n} keys", lambda m, a, j, n=n: m | (j >= m.shape[-1] - n)),
-        )
-    ),
-)  # fmt: skip
-
-
-def _without_ids(mask: Array, scope: Scope) -> Iterator[Transform]:
+def _by_ids(mask: Array, scope: Scope) -> Iterator[Transform]:
     """A mask that hides one id more, or shows one, of ids that are known where it is made."""
     for name, ids in scope.items():
-        if kind_of(ids) == "ids" and ids.shape == mask.shape:
-            for n in np.unique(ids)[:8]:
-                yield Transform(f"{{}} and {name} != {n}", lambda m, s, name=name, n=n: m & (s[name] != n))
-                yield Transform(f"{{}} or {name} == {n}", lambda m, s, name=name, n=n: m | (s[name] == n))
+        if kind_of(ids) == "ids" and np.shape(ids) == mask.shape:
+            for n in np.unique(ids)[:SOME]:
+                yield Transform(f"{{}} and {name} != {n}", partial(without_id, name, int(n)))
+                yield Transform(f"{{}} or {name} == {n}", partial(with_id, name, int(n)))
