@@ -209,22 +209,36 @@ class Answer:
 
 def answers(steps: Sequence[Step], implementation: Any) -> Iterator[tuple[int, Answer]]:
     """What another implementation says to each step, asked as the answers are taken."""
-    results: dict[int, Any] = {}
-    folders: dict[str, str] = {}
     with ExitStack() as stack:
+        asked = Asked(implementation, stack)
         for number, step in enumerate(steps):
-            try:
-                target = _resolved(step.target, results, implementation)
-                function = target if step.method == "__call__" else getattr(target, step.method)
-                args = [_resolved(a, results, implementation) for a in step.args]
-                kwargs = {name: _resolved(a, results, implementation) for name, a in step.kwargs.items()}
-                if step.method in ("save", "load"):
-                    args = [_own_folder(a, folders, stack) for a in args]
-                results[number] = function(*args, **kwargs)
-                answer = Answer(numbers_of(results[number]))
-            except Exception as error:
-                answer = Answer({}, raised=type(error).__name__)
-            yield number, answer
+            yield number, asked.answer(number, step)
+
+
+class Asked:
+    """An implementation that steps are put to, with what it gave for the steps before."""
+
+    def __init__(self, implementation: Any, stack: ExitStack) -> None:
+        self._implementation, self._stack = implementation, stack
+        self._results: dict[int, Any] = {}
+        self._folders: dict[str, str] = {}
+
+    def answer(self, number: int, step: Step) -> Answer:
+        """What it says to a step; the result stands under its number for the steps that follow."""
+        try:
+            target = self._resolved(step.target)
+            function = target if step.method == "__call__" else getattr(target, step.method)
+            args = [self._resolved(a) for a in step.args]
+            kwargs = {name: self._resolved(a) for name, a in step.kwargs.items()}
+            if step.method in ("save", "load"):
+                args = [_own_folder(a, self._folders, self._stack) for a in args]
+            self._results[number] = function(*args, **kwargs)
+            return Answer(numbers_of(self._results[number]))
+        except Exception as error:
+            return Answer({}, raised=type(error).__name__)
+
+    def _resolved(self, value: Any) -> Any:
+        return _resolved(value, self._results, self._implementation)
 
 
 def asked_again(steps: Sequence[Step], implementation: Any) -> list[Mapping[str, Array] | None]:
