@@ -10,7 +10,9 @@ import warnings
 
 from attest.judging.catalogue import defects
 from attest.judging.property import load_properties
+from attest.reference.implementation import ReferenceImplementation
 from attest.trials import mutants, presented, reach
+from attest.trials.judgement import Step, judged_once
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -21,5 +23,8 @@ with warnings.catch_warnings():
 
         # A thread of torch that exists before a fork does not exist after it.
         torch.set_num_threads(1)
+        torch.ones(2, 2).matmul(torch.ones(2, 2)).softmax(-1).sum()
+    # What Hypothesis and the reference make at their first use, every judging process would make again.
+    judged_once(ReferenceImplementation(), Step("M1.2", "quick", 60.0), 0)
 
 JOBS = (mutants.judge_mutant, presented.trial, reach.reach_of)
