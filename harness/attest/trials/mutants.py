@@ -22,7 +22,7 @@ from attest.trials.sources import Package, fingerprint, harness_fingerprint, loa
 
 CAUGHT, WEAKLY, SURVIVED, UNREACHED, BROKEN, OPEN, EXPLAINED = (
     "caught",
-    "only should or may",
+    "caught by a should or may",
     "survived",
     "not reached",
     "harness failed",
@@ -164,7 +164,7 @@ def judge_mutant(mutant: Mutant) -> Outcome:
         mutant.steps,
         seed=mutant.seed,
         accepted=STRICT,
-        any_level=not mutant.whole,
+        any_level=True,
         processor_seconds=most,
     )
     return _outcome(mutation, found, whole=mutant.whole)
