@@ -89,6 +89,7 @@ class Outcome:
 # What one mutant that a criterion has caught says of its next: of the same function, file, package. What
 # nobody has caught yet is worth a try, a should or may half of one.
 IN_FUNCTION, IN_FILE, ANYWHERE, UNTRIED = 1.0, 0.2, 0.02, 0.02
+START_SECONDS = 0.1  # before the first example of a criterion
 
 
 class Experience:
@@ -112,7 +113,7 @@ class Experience:
             there, nearby, anywhere = (self.caught[p] for p in _places(mutant.mutation, step.criterion))
             likely = IN_FUNCTION * there + IN_FILE * nearby + ANYWHERE * anywhere
             likely += UNTRIED if by_id[step.criterion].level == "must" else UNTRIED / 2
-            return step.examples or math.inf, step.seconds / likely
+            return step.examples or math.inf, (START_SECONDS + step.cost) / likely
 
         return replace(mutant, steps=tuple(sorted(mutant.steps, key=rank)))
 
@@ -142,7 +143,8 @@ def _steps(mutation: Mutation, reach: Sequence[Reach], profile: str, most: int) 
     place = (mutation.file, mutation.line)
     concerned = {r.criterion: r for r in reach if r.usable and (not mutation.function or place in r.lines)}
     for id in ordered(list(concerned), {id: r.seconds for id, r in concerned.items()}):
-        yield Step(id, profile, LEAST_SECONDS + PATIENCE * concerned[id].seconds, most)
+        cost = concerned[id].seconds
+        yield Step(id, profile, LEAST_SECONDS + PATIENCE * cost, cost, most)
 
 
 def judge_mutant(mutant: Mutant) -> Outcome:
