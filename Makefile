@@ -118,6 +118,7 @@ lint: $(STAMP)
 # Write the pages of docs/ that are made from the spec.
 docs: $(STAMP)
 	$(BIN)/attest docs --write
+	$(BIN)/attest docs --reach --write
 
 # Remove the environment and what the tools leave behind; reports stay.
 clean:

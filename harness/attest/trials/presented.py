@@ -120,7 +120,7 @@ def trial(
 
 
 def steps(who: Presented, asked: Asked) -> Iterator[Step]:
-    """The criteria that concern it: a faulty one dies at quick if it can, a correct one meets what was asked."""
+    """The criteria that concern it: a faulty one may die at quick, a correct one meets what was asked."""
     chosen = [c for c in load_spec().criteria if _concerns(who, asked, c.id)]
     costly = costly_criteria()
     first = PROFILES.index(asked.profile) if who.correct else 0
