@@ -120,10 +120,11 @@ def trial(
 
 
 def steps(who: Presented, asked: Asked) -> Iterator[Step]:
-    """The criteria that concern it, at quick and then at the profile asked for."""
+    """The criteria that concern it: a faulty one may die at quick, a correct one meets what was asked."""
     chosen = [c for c in load_spec().criteria if _concerns(who, asked, c.id)]
     costly = costly_criteria()
-    for profile in PROFILES[: PROFILES.index(asked.profile) + 1]:
+    first = PROFILES.index(asked.profile) if who.correct else 0
+    for profile in PROFILES[first : PROFILES.index(asked.profile) + 1]:
         for criterion in sorted(chosen, key=lambda c: c.id in costly):
             seconds = COSTLY_SECONDS if criterion.id in costly else SECONDS[profile]
             yield Step(criterion.id, profile, seconds)
