@@ -1,5 +1,6 @@
 """The logarithm of a sum of exponentials, packed documents, and backends."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from attest.reference.implementation import ReferenceImplementation
 from attest.reference.oracle import EPSILON, expected
 from attest.reference.tape import bound, gradients, leaf
 from attest.registry import load, parse_request
+from attest_impls.numpy_scratch import NumpyScratch
 
 FOREIGN = Path(__file__).parent / "foreign"
 MODEL = Config(d_model=8, num_heads=2, num_decoder_layers=1, target_vocab=7, max_len=16, dtype="float64")
@@ -76,6 +78,77 @@ def test_packed_documents_that_do_not_fit_are_refused_in_one_sentence():
         model.packed(ids=np.ones((1, 4), int), lengths=np.array([[3, 2]]))
 
 
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"num_kv_heads": 3}, "num_kv_heads=3 does not divide num_heads=4; choose a divisor of 4"),
+        ({"num_kv_heads": 0}, "num_kv_heads=0 is not a positive integer; give 1 or more"),
+        ({"window": 0}, "window=0 is not a positive integer; give 1 or more"),
+        ({"positions": "rope"}, "positions='rope' is unknown; choose one of sinusoidal, learned, rotary"),
+        (
+            {"positions": "rotary", "head_width": 3},
+            "rotary_fraction=1.0 of a head of width 3 is no even number",
+        ),
+        ({"positions": "rotary", "rotary_fraction": 1.5}, "rotary_fraction=1.5 is outside (0, 1]; give 1"),
+        ({"positions": "relative", "relative_buckets": 2}, "relative_buckets=2 is below 4; give two or more"),
+        (
+            {"positions": "relative", "relative_distance": 16},
+            "relative_distance=16 is not above half of relative_buckets=32; give 17 or more",
+        ),
+    ],
+)
+def test_numpy_scratch_refuses_configs_that_make_no_sense_in_one_sentence(changes, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        NumpyScratch().self_attention(Config(d_model=16, num_heads=4, **changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "ids", "lengths", "message"),
+    [
+        (
+            {},
+            4,
+            [[3, 2]],
+            "lengths=[[3, 2]] is negative, or sums to more than the 4 ids of a row; give shorter",
+        ),
+        ({}, 4, [[-1, 2]], "lengths=[[-1, 2]] is negative, or sums to more than the 4 ids of a row"),
+        ({}, 4, [3], "lengths.shape=(1,) is not (1, documents) integers; give a row each"),
+        (
+            {"positions": "learned", "max_len": 2},
+            4,
+            [[3, 1]],
+            "length of lengths=3 is beyond max_len=2; shorten",
+        ),
+    ],
+)
+def test_numpy_scratch_refuses_documents_that_do_not_fit(changes, ids, lengths, message):
+    model = NumpyScratch().language_model(MODEL.but(**changes))
+    with pytest.raises(ValueError, match=re.escape(message)):
+        model.packed(ids=np.ones((1, ids), int), lengths=np.array(lengths))
+
+
+def test_more_documents_than_positions_are_packed():
+    model = ReferenceImplementation().language_model(MODEL.but(positions="learned", max_len=2))
+    found = model.packed(ids=np.full((1, 5), 3), lengths=np.array([[1, 2, 1, 1]]))
+    np.testing.assert_allclose(found["logits"][0, 0], found["logits"][0, 4], atol=1e-12)
+    with pytest.raises(
+        ValueError, match="a document length=3 exceeds max_len=2; shorten it or raise max_len"
+    ):
+        model.packed(ids=np.full((1, 5), 3), lengths=np.array([[3, 2]]))
+
+
+@pytest.mark.parametrize("positions", ["learned", "rotary", "alibi", "relative"])
+def test_numpy_scratch_and_the_reference_pack_alike(positions):
+    config = MODEL.but(positions=positions, max_len=3, window=2)
+    ids, lengths = np.array([[3, 4, 5, 6, 3, 4, 0], [5, 5, 3, 4, 6, 3, 3]]), np.array([[3, 0, 3], [1, 3, 3]])
+    ours, reference = NumpyScratch().language_model(config), ReferenceImplementation().language_model(config)
+    reference.load(ours.parameters())
+    seen, wanted = (model.packed(ids=ids, lengths=lengths) for model in (ours, reference))
+    np.testing.assert_allclose(seen["logits"][0, :6], wanted["logits"][0, :6], atol=1e-12)
+    np.testing.assert_allclose(seen["logits"][1], wanted["logits"][1], atol=1e-12)
+    np.testing.assert_allclose(seen["loss"], wanted["loss"], atol=1e-12)
+
+
 def test_a_row_of_padding_has_no_loss():
     model = ReferenceImplementation().language_model(MODEL)
     assert model.packed(ids=np.zeros((1, 4), int), lengths=np.array([[0]]))["loss"] == 0
@@ -88,6 +161,12 @@ def test_a_row_of_padding_has_no_loss():
         ("self_attention", {"num_heads": 4, "window": 0}, "window=0 must be an integer of at least 1"),
         ("chunked_attention", {"chunk": 0}, "chunk=0 must be an integer of at least 1"),
         ("block_sparse_attention", {"block": 2.0}, "block=2.0 must be an integer of at least 1"),
+        ("relative_bias", {"relative_buckets": 3}, "relative_buckets=3 must be at least 4; give two or more"),
+        (
+            "relative_bias",
+            {"relative_distance": 16},
+            "relative_distance=16 must be above half of relative_buckets=32; use 17 or more",
+        ),
     ],
 )
 def test_configs_that_make_no_sense_are_refused_in_one_sentence(operation, changes, message):

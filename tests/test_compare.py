@@ -83,6 +83,20 @@ def test_a_checkpoint_is_read_through_its_family(weights):
 
 
 @pytest.mark.parametrize(
+    ("told", "wanted"),
+    [
+        ({"bos_token_id": 9, "eos_token_id": 9}, (None, 9, 0)),  # GPT-2
+        ({"pad_token_id": 9, "eos_token_id": 9, "bos_token_id": 1}, (9, 0, 1)),
+        ({"pad_token_id": 0, "eos_token_id": 1}, (0, 1, 2)),  # T5 says nothing of a beginning
+        ({"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}, (0, 2, 1)),
+    ],
+)
+def test_special_ids_that_are_one_in_a_checkpoint_are_kept_apart(tmp_path, told, wanted):
+    config = Checkpoint(saved(tmp_path / "llama", CONFIG | told)).config
+    assert (config.pad_id, config.eos_id, config.bos_id) == wanted
+
+
+@pytest.mark.parametrize(
     ("changes", "fault"),
     [
         ({"model_type": "mamba"}, "model_type='mamba' is no known family"),

@@ -82,7 +82,9 @@ def test_a_factor_is_measured():
 
     factors = {relation.value for relation in found.measured.relations if relation.relation == "factor"}
     assert factors == {"0.93"}
-    assert ("Attention.weights_from", "0.93 times its result") in [(e.place, e.after) for e in found.edits]
+    assert ("Attention.weights_from", "0.93 * ops.softmax(scores, allowed)") in [
+        (edit.place, edit.after) for edit in found.edits
+    ]
 
 
 def test_a_defect_that_changes_nothing_that_runs_is_not_compared():

@@ -369,6 +369,33 @@ def test_the_adapter_says_which_name_is_wrong():
         component.load(values | {"conv": values["conv"].T})
 
 
+class Tied(torch.nn.Module):
+    """The head is the embedding, or has a weight of its own."""
+
+    def __init__(self, tied):
+        super().__init__()
+        self.head = torch.nn.Linear(3, 5, bias=False)
+        self.table = torch.nn.Embedding(5, 3)
+        if tied:
+            self.table.weight = self.head.weight
+
+
+TIED_NAMES = {"embedding.weight": "table.weight", "projection.weight": "head.weight"}
+
+
+def test_the_adapter_knows_a_tied_projection_by_the_name_of_the_embedding():
+    tied = TorchComponent(Tied(tied=True), Config(tie=True), TIED_NAMES)
+    assert list(tied.parameters()) == ["embedding.weight"]
+    apart = TorchComponent(Tied(tied=False), Config(), TIED_NAMES)
+    assert sorted(apart.parameters()) == ["embedding.weight", "projection.weight"]
+
+
+def test_the_adapter_refuses_two_names_for_one_parameter():
+    said = r"names\['embedding.weight'\] and names\['projection.weight'\] are one parameter of the module"
+    with pytest.raises(ValueError, match=f"{said}, head.weight; give each its own, or tie only where"):
+        TorchComponent(Tied(tied=True), Config(), TIED_NAMES)
+
+
 def test_the_adapter_never_aliases_its_inputs_and_keeps_the_random_state():
     component = TorchComponent(torch.nn.Dropout(0.5), Config(), call=lambda module, x: module(x))
     given = np.ones((4, 8), np.float32)

@@ -37,7 +37,7 @@ IDS = RNG.integers(3, 11, (2, 6))
         ({"num_heads": 4, "num_kv_heads": None, "d_model": 12}, "rotary_fraction=1.0 of a head of width 3"),
         ({"rotary_fraction": 0.5}, "rotary_fraction=0.5 of a head of width 2 is not an even number"),
         ({"rotary_fraction": 1.5}, "rotary_fraction=1.5 is outside (0, 1]"),
-        ({"rotary_base": 0.0}, "rotary_base=0.0 is not a positive number"),
+        ({"rotary_base": 0.0}, "rotary_base=0.0 is not a positive number; give one, such as 10000"),
         (
             {"rotary_pairing": "thirds"},
             "rotary_pairing='thirds' is unknown; choose one of halves, interleaved",
@@ -45,7 +45,19 @@ IDS = RNG.integers(3, 11, (2, 6))
         ({"positions": "absolute"}, "positions='absolute' is unknown"),
         ({"window": 0}, "window=0 is not a positive integer"),
         ({"head_width": 2.0}, "head_width=2.0 is not a positive integer"),
-        ({"attention_scale": -1.0}, "attention_scale=-1.0 is not a positive number"),
+        (
+            {"attention_scale": -1.0},
+            "attention_scale=-1.0 is not a positive number; give None for 1 / sqrt(d)",
+        ),
+        ({"score_cap": 0.0}, "score_cap=0.0 is not a positive number; give None for no cap"),
+        (
+            {"positions": "relative", "relative_buckets": 2},
+            "relative_buckets=2 is below 4; give two or more for each side",
+        ),
+        (
+            {"positions": "relative", "relative_distance": 16},
+            "relative_distance=16 is not above half of relative_buckets=32; give 17 or more",
+        ),
         ({"norm_kind": "batch"}, "norm_kind='batch' is unknown; choose one of layer, rms"),
         ({"qk_norm": 1}, "qk_norm=1 is neither True nor False"),
         ({"pad_id": 2}, "pad_id=2, bos_id=1, eos_id=2 are not three different ids"),

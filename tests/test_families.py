@@ -91,6 +91,15 @@ def test_a_port_may_narrow_its_family():
     assert "tie=True is not claimed" in claims.outside("language_model", config_of("llama", tie=True))
 
 
+def test_a_family_may_have_one_width_of_the_feed_forward_network():
+    claims, inside = claims_of(Port(("bloom",))), config_of("bloom")
+    assert claims.outside("language_model", inside) == ""
+    wide = inside.but(d_ff=24)
+    assert claims.outside("language_model", wide) == "language_model with d_ff=24 is not claimed"
+    assert claims.nearest("language_model", wide).inner_width == 4 * wide.d_model
+    assert "d_ff 4 * d_model" in family_named("bloom").says()
+
+
 @pytest.mark.parametrize(
     ("declared", "fault"),
     [
@@ -110,6 +119,30 @@ def test_an_unknown_family_has_a_nearest_one():
         family_named("lama")
 
 
+@pytest.mark.parametrize(
+    ("asked", "fault"),
+    [
+        ("hf:lama", "family='lama' is unknown; did you mean llama?"),
+        ("hf:", "family='' is unknown"),
+        (
+            "hf:bloom,attention=sdpa",
+            "asks for an attention that BloomForCausalLM does not have; use one of eager",
+        ),
+    ],
+)
+def test_a_class_of_transformers_that_is_not_there_is_one_sentence(attest, asked, fault):
+    code, out, errors = attest("run", "--impl", asked, "--milestone", "M9")
+    assert (code, out) == (2, "")
+    assert fault in errors
+    assert len(errors.splitlines()) == 1
+
+
+def test_a_class_of_transformers_needs_transformers(monkeypatch):
+    monkeypatch.setattr("attest.registry._is_module", lambda name: name != "transformers")
+    with pytest.raises(UsageError, match="--impl=hf:llama needs transformers, which is not installed; pip"):
+        parse_request("hf:llama")
+
+
 GOOD = """
 title = "mine"
 inherits = "llama"
@@ -126,6 +159,7 @@ inherits = "llama"
         ),
         (GOOD + "[fixed]\nnorm = 'after'", "mine.toml: fixed.norm='after' is unknown; use one of post, pre"),
         (GOOD + "[fixed]\ntie = 1", "mine.toml: fixed.tie=1 is of the wrong kind"),
+        (GOOD + "[free]\nd_ff = [8]", "free.d_ff is no option of the config"),
         (GOOD + "[fixed]\ntie = true", "mine.toml: free.tie is in fixed too; keep one of them"),
         (GOOD + "[free]\ntie = []", "mine.toml: free.tie=[] is no list of values"),
         (
@@ -228,6 +262,14 @@ def test_names_for_every_layer_and_alternatives():
         "d.0.inner": ("layers.0.wi_1",),
         "d.1.inner": ("layers.1.wi_1",),
     }
+
+
+def test_the_width_of_a_head_is_not_rounded_for_transformers():
+    pytest.importorskip("transformers")
+    from attest.adapters.huggingface import transformers_settings
+
+    with pytest.raises(ValueError, match="num_heads=3 does not divide d_model=16; choose a divisor of 16"):
+        transformers_settings(family_named("t5"), config_of("t5", num_heads=3, head_width=None))
 
 
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])

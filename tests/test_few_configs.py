@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import combinations, product
+
 from attest.boundary import JudgedImplementation
 from attest.contract import DECODER_ONLY, Config, ShapePolicy
+from attest.contract.claims import claims_of
 from attest.contract.covering import each_value, pairwise
 from attest.judging.options import read_options
 from attest.milestones.m06_generation.cases.generation import GenerationCase
@@ -22,6 +25,24 @@ class Costly(ReferenceImplementation):
 
 class Cheap(Costly):
     shape_policy = ShapePolicy()
+
+
+def test_every_pair_of_values_appears_in_some_row() -> None:
+    rows = pairwise(COLUMNS)
+    for one, other in combinations(COLUMNS, 2):
+        together = {(row[one], row[other]) for row in rows}
+        assert together == set(product(COLUMNS[one], COLUMNS[other])), f"pairs of {one} and {other}"
+    assert len(rows) < 4 * 2 * 3 * 2
+
+
+def test_every_pair_of_claimed_values_of_self_attention_is_drawn() -> None:
+    """Kinds of positions with key heads, norms and windows, as an implementation that has them all claims."""
+    claims = claims_of(Costly())
+    names = ("positions", "num_kv_heads", "window")
+    rows = claims.rows("self_attention", names)
+    for one, other in combinations(names, 2):
+        wanted = set(product(*(claims.values(name, "self_attention") for name in (one, other))))
+        assert {(row[one], row[other]) for row in rows} == wanted
 
 
 def test_every_value_appears_in_as_few_rows_as_can_be() -> None:

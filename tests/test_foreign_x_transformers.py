@@ -25,10 +25,13 @@ RIGHT = {
     "x_heads": ("M8.3", "M8.15", "M8.15a"),
 }
 
-pytestmark = pytest.mark.skipif(
-    find_spec("x_transformers") is None or find_spec("torch") is None,
-    reason="x-transformers or torch is not installed; pip install x-transformers to judge its variants",
-)
+pytestmark = [
+    pytest.mark.skipif(
+        find_spec("x_transformers") is None or find_spec("torch") is None,
+        reason="x-transformers or torch is not installed; pip install x-transformers to judge its variants",
+    ),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # it calls torch.jit.script when it is imported
+]
 
 
 @cache

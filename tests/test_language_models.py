@@ -85,12 +85,14 @@ def test_a_prompt_is_completed_with_new_tokens_alone(checkpoint):
     [
         (["9"], "symbol='9' is unknown; write digits from 0 to 7"),
         (["3 1", "--max-new-tokens", "0"], "max-new-tokens"),
-        (["3 1", "--top-k", "0"], "top_k=0"),
+        (["3 1", "--top-k", "0"], "'--top-k': 0 is not in the range"),
+        (["3 1", "--temperature", "-1"], "'--temperature': -1.0 is not in the range"),
+        (["3 1", "--top-p", "1.5"], "'--top-p': 1.5 is not in the range"),
     ],
 )
 def test_a_completion_that_makes_no_sense_is_refused(checkpoint, words, message):
     result = CliRunner().invoke(cli, ["complete", "--checkpoint", str(checkpoint), *words])
-    assert result.exit_code != 0
+    assert result.exit_code == 2
     assert message in result.output
 
 

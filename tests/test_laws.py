@@ -9,7 +9,7 @@ from attest.contract import Form, Operation, ShapePolicy
 from attest.contract import operation as registry
 from attest.contract.operation import floats
 from attest.judging.cases import parse_value
-from attest.judging.laws import LAWS, Law, contradictions, law_holds, uncovered
+from attest.judging.laws import FORMULA, LAWS, Law, _declared, contradictions, law_holds, uncovered
 from attest.judging.property import _registry, load_properties
 from attest.milestones.m01_attention.cases.attention import AttentionCase
 from attest.milestones.m02_multi_head.cases.multi_head import MultiHeadCase
@@ -17,6 +17,10 @@ from attest.milestones.m03_feed_forward_and_embeddings.cases.dropout import Quie
 from attest.milestones.m03_feed_forward_and_embeddings.cases.embedding import TokenCase
 from attest.milestones.m04_layers.cases.layers import LayerCase, NormCase
 from attest.reference.implementation import ReferenceImplementation
+from attest.spec import load_spec
+
+# M4.2a is the formula of a stack with a norm behind it, and stands on the stack of layers itself.
+OTHER_WAY_ROUND = {("M4.6", "M4.2a")}
 
 
 class Pinned(ReferenceImplementation):
@@ -29,6 +33,25 @@ def test_no_component_is_left_out_of_a_law_in_silence():
     load_properties()
     assert uncovered() == []
     assert contradictions() == []
+
+
+def below(id: str) -> set[str]:
+    """What a criterion stands on, at any depth."""
+    direct = load_spec().by_id[id].stands_on
+    return set(direct).union(*(below(other) for other in direct))
+
+
+def test_a_law_stands_on_the_formula_of_its_operation():
+    """So that a wrong formula is the one thing to fix, and not also every law that it breaks."""
+    load_properties()
+    milestones = [m.id for m in load_spec().milestones]
+    wrong = set()
+    for (law, operation), id in _declared.items():
+        formula = _declared.get((FORMULA.name, operation), id)
+        earlier = milestones.index(formula.split(".")[0]) <= milestones.index(id.split(".")[0])
+        if law != FORMULA.name and id != formula and earlier and formula not in below(id):
+            wrong.add((id, formula))
+    assert wrong == OTHER_WAY_ROUND
 
 
 def test_a_new_component_about_which_no_law_is_declared_is_found(monkeypatch):

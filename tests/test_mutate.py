@@ -2,14 +2,30 @@
 
 import ast
 import json
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+from attest.boundary import JudgedImplementation
+from attest.evidence import collecting
+from attest.judging.property import run_property
+from attest.reference.implementation import ReferenceImplementation
 from attest.registry import UsageError
-from attest.trials.judgement import Refusal
-from attest.trials.mutants import CAUGHT, SURVIVED, UNREACHED, WEAKLY, Outcome, Results, mutants
+from attest.trials.judgement import Refusal, unshrunk
+from attest.trials.mutants import (
+    CAUGHT,
+    EXPLAINED,
+    OPEN,
+    SURVIVED,
+    UNREACHED,
+    WEAKLY,
+    Experience,
+    Outcome,
+    Results,
+    mutants,
+)
 from attest.trials.mutation_report import count, document, lines, open_survivors
 from attest.trials.mutations import Mutation, changes, mutated, package_mutations, sample
 from attest.trials.reach import MARK, Reach, marked
@@ -151,10 +167,68 @@ def test_a_mutant_meets_only_the_criteria_that_execute_it_musts_and_quick_ones_f
     inside = Mutation("a.py", 0, 3, "f", "constant", "1", "2")
     elsewhere = Mutation("a.py", 1, 5, "f", "constant", "1", "2")
     top = Mutation("a.py", 2, 1, "", "constant", "1", "2")
-    planned = mutants(package, [inside, elsewhere, top], [reach], 0)
+    planned = mutants(package, [inside, elsewhere, top], reach, 0, profile="quick")
     assert [s.criterion for s in planned[0].steps] == ["M1.2", "M1.3", "M1.14a"]
     assert planned[1].steps == ()
     assert {s.criterion for s in planned[2].steps} == {"M1.2", "M1.3", "M1.14a"}
+
+
+def test_all_criteria_are_asked_for_few_examples_before_one_is_asked_for_all():
+    reach = [
+        Reach("M1.3", "quick", "pass", "", 9.0, (("a.py", 3),)),
+        Reach("M1.2", "quick", "pass", "", 2.0, (("a.py", 3),)),
+        Reach("M1.9", "quick", "pass", "", 2.0, (("a.py", 3),)),
+    ]
+    fault = Mutation("a.py", 0, 3, "f", "constant", "1", "2")
+    package = Package("tiny.py", Path(), ())
+    [whole] = mutants(package, [fault], reach, 0, profile="standard", examples=(4, 0))
+    [first] = mutants(package, [fault], reach, 0, profile="standard", examples=(4, 16))
+    assert (whole.whole, first.whole) == (True, False)
+    asked = [(s.criterion, s.profile, s.examples) for s in Experience().ordered(whole).steps]
+    assert [examples for _, _, examples in asked] == [4, 4, 4, 0, 0, 0]
+    assert {profile for _, profile, _ in asked} == {"standard"}
+
+    refusal = Refusal("M1.3", "must", "standard", "fail", "off")
+    other = Mutation("a.py", 1, 4, "f", "constant", "3", "4")
+    taught = Experience([Outcome(other, CAUGHT, refusal)])
+    assert [s.criterion for s in taught.ordered(first).steps] == ["M1.3", "M1.2", "M1.9"] * 2
+
+
+def test_the_first_examples_are_those_of_the_whole_search():
+    def met(most: int) -> list[str]:
+        found: list[str] = []
+        [property, *_] = unshrunk("M1.5", most)
+        noting = replace(property, check=lambda impl, **drawn: found.append(str(drawn)))
+        impl = JudgedImplementation(ReferenceImplementation())
+        with collecting():
+            run_property(noting, impl, profile="quick", seed=0)
+        return found
+
+    few, every = met(3), met(0)
+    assert few == every[:3]
+    assert len(every) > 3
+
+
+def test_what_the_first_examples_let_live_stays_open():
+    fault = Mutation("a.py", 0, 3, "f", "constant", "1", "2")
+    lived = Outcome(fault, OPEN)
+    assert "1 of those that live met the first examples of each criterion only" in "\n".join(
+        lines([lived], {}, 1)
+    )
+    assert count([lived], {}).caught == 0
+
+
+def test_a_mutant_that_is_explained_can_be_left_unjudged(attest, tmp_path):
+    Path("known.toml").write_text(LISTED.format(function="visible"))
+    asked = ("--profile", "quick", "--annotations", "known.toml", "--trusting", "--at-least", "30")
+    code, out, err = attest(*asked)
+    assert code == 0, out + err
+    assert "1 of those that live were not judged: an annotation says what they are" in out
+    rows = [json.loads(r) for r in Path("reports/mutation/tiny.jsonl").read_text().splitlines()[1:]]
+    assert [r["verdict"] for r in rows if r["after"].startswith("np.tri(T, S, S + T")] == [EXPLAINED]
+    code, out, _ = attest("--profile", "quick", "--resume", "--annotations", "known.toml", "--at-least", "30")
+    assert code == 1  # asked without trust it is judged, and caught
+    assert "caught, though annotated as limit" in out
 
 
 def test_the_sources_of_a_registered_implementation_are_all_its_files():

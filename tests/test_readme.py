@@ -12,6 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from attest.boundary import JudgedImplementation
+from attest.judging.property import load_properties
+from attest.registry import load, parse_request
+from attest.running.judging import Settings, judge
+from attest.spec import load_spec
 from readme_blocks import ROOT, commands, files, summary
 
 EXAMPLE = "pytest --impl=mine.py --milestone M1 --milestone M2"
@@ -88,6 +93,15 @@ def test_the_torch_example_ends_as_the_readme_says(folder):
         "M1": "incomplete",
         "M2": "conforms",
     }
+
+
+def test_the_port_of_llama_is_judged_without_what_it_does_not_have(folder, monkeypatch):
+    """It has no cache, no trainer and no `complete`, of which side effects are asked where they are there."""
+    monkeypatch.syspath_prepend(folder)
+    (port,) = load(parse_request(str(folder / "port.py")))
+    criterion, properties = load_spec().by_id["M9.19a"], load_properties()["M9.19a"]
+    record = judge(criterion, properties, JudgedImplementation(port), Settings(profile="quick"))
+    assert (record.verdict, record.reason) == ("pass", "")
 
 
 @pytest.mark.parametrize("command", SHOWN)

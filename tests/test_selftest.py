@@ -15,6 +15,7 @@ from attest.spec import load_spec
 
 MILESTONES = [m.id for m in load_spec().milestones]
 FIRST = MILESTONES[:2]  # attention
+TODAY = ("M7", "M8")  # positions, variants of attention
 QUICKLY_DEAD = {
     "no_scale": "M1.10",
     "mask_after_softmax": "M1.3",
@@ -65,6 +66,17 @@ def test_no_property_verifies_an_unknown_criterion():
 def test_there_are_enough_defects_and_variants_of_attention():
     assert sum(d.milestone in FIRST for d in defects().values()) >= 60
     assert sum(bool(set(v.milestones) & set(FIRST)) for v in variants().values()) >= 10
+
+
+def test_there_are_enough_defects_and_variants_of_positions_and_attention_of_today():
+    assert sum(d.milestone in TODAY for d in defects().values()) >= 110
+    assert sum(bool(set(v.milestones) & set(TODAY)) for v in variants().values()) >= 25
+
+
+@pytest.mark.parametrize("criterion", [c.id for c in load_spec().criteria if c.milestone in TODAY])
+def test_every_criterion_of_positions_and_variants_has_a_defect_that_no_other_names(criterion):
+    own = [d.name for d in defects().values() if d.killers == (criterion,)]
+    assert own, f"every defect of {criterion} is named by another criterion too: {killed_by(criterion)}"
 
 
 @pytest.mark.parametrize("name", QUICKLY_DEAD)

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -130,6 +131,7 @@ def test_the_criteria_are_those_of_what_is_offered_quick_before_standard():
     assert {"M5.6", "MC.1"} <= ids
     assert not {"M5.1", "M1.2"} & ids
     assert "M5.4" in {s.criterion for s in steps(narrow, Asked(costly=True))}
+    assert {s.profile for s in steps(replace(who, correct=True), Asked())} == {"standard"}
 
 
 def square_or_die(number: int) -> int:

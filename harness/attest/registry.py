@@ -95,6 +95,8 @@ def read_request(text: str) -> Request:
 def _check_exists(request: Request) -> None:
     if request.is_file:
         _check_file(request)
+    elif request.target == DOORS["hf"]:
+        _check_family(request)
     elif request.factory is None and request.target not in registered():
         near = difflib.get_close_matches(request.target, registered_names(), 1, 0.6)
         hint = (
@@ -106,6 +108,24 @@ def _check_exists(request: Request) -> None:
     elif request.factory is not None and not _is_module(request.target):
         raise UsageError(
             f"--impl={printable(request.text)} names a module that is not installed; check its name"
+        )
+
+
+def _check_family(request: Request) -> None:
+    """A class of transformers: a family there is, and an attention that it has."""
+    from attest.families import family_named
+
+    family = family_named(request.factory or "")
+    attention, known = dict(request.options).get("attention"), family.huggingface.attentions
+    if attention not in (None, *known):
+        raise UsageError(
+            f"--impl={printable(request.text)} asks for an attention that {family.huggingface.model} "
+            f"does not have; use one of {', '.join(known)}"
+        )
+    if not _is_module("transformers"):
+        raise UsageError(
+            f"--impl={printable(request.text)} needs transformers, which is not installed; "
+            "pip install 'attest-transformers[peers]'"
         )
 
 

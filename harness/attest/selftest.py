@@ -8,16 +8,19 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 from attest.boundary import JudgedImplementation
+from attest.diagnosis.executed import Executed, adds_names, may_matter
+from attest.diagnosis.recording import Watching
 from attest.judging.catalogue import Defect, Variant, defects, variants
 from attest.judging.property import costly_criteria, load_properties
 from attest.machine import lacking
 from attest.milestone_registry import bring_milestones, files_not_loaded
 from attest.records.record import ERROR, FAIL, NOT_RUN, Record
+from attest.reference.implementation import ReferenceImplementation
 from attest.reference.memory import remember_answers
 from attest.registry import UsageError, parse_request
 from attest.report.writing import write_text
@@ -67,11 +70,15 @@ def run_trial(trial: Trial) -> Outcome:
     """Judge one criterion on one defect, without shrinking."""
     bring_plugins(trial.plugins)
     catalogue: Any = variants() if trial.correct else defects()
-    impl = JudgedImplementation(catalogue[trial.name].build())
+    return _judged(trial, catalogue[trial.name].build())
+
+
+def _judged(trial: Trial, implementation: Any) -> Outcome:
     spec = load_spec()
     properties = [_unshrunk(p) for p in load_properties().get(trial.criterion, [])]
     settings = Settings(profile=trial.profile, seed=trial.seed, spec_version=spec.version)
-    record: Record = judge(spec.by_id[trial.criterion], properties, impl, settings)
+    judged = JudgedImplementation(implementation)
+    record: Record = judge(spec.by_id[trial.criterion], properties, judged, settings)
     return Outcome(trial, record.verdict, record.reason, record.internal, record.seconds)
 
 
@@ -125,23 +132,61 @@ def run_trials(
 ) -> list[Outcome]:
     """All trials in the order of `planned`; they run criterion by criterion, the costly ones first.
 
-    Trials of one criterion meet the same drawn cases, so the oracle answers them from memory. A costly trial
-    that began last would leave the other workers idle.
+    Trials of one criterion meet the same drawn cases, so the oracle answers them from memory. A costly
+    criterion, or one of many trials, that began last would leave the other workers idle.
     """
     costly = costly_criteria()
-    order = sorted(
-        range(len(planned)), key=lambda i: (planned[i].criterion not in costly, planned[i].criterion)
-    )
+    groups: dict[tuple[str, str, int], list[int]] = {}
+    for place, trial in enumerate(planned):
+        groups.setdefault((trial.criterion, trial.profile, trial.seed), []).append(place)
+    order = sorted(groups.values(), key=lambda g: (planned[g[0]].criterion not in costly, -len(g)))
     outcomes: dict[int, Outcome] = {}
     with _runner(workers) as run:
-        for place, outcome in zip(order, run(run_trial, [planned[i] for i in order])):
-            outcomes[place] = outcome
-            on_outcome(outcome)
+        for group, answers in zip(order, run(run_group, [[planned[i] for i in group] for group in order])):
+            for place, outcome in zip(group, answers):
+                outcomes[place] = outcome
+                on_outcome(outcome)
     return [outcomes[place] for place in range(len(planned))]
 
 
+def run_group(group: Sequence[Trial]) -> list[Outcome]:
+    """The trials of one criterion.
+
+    A correct variant that overrides nothing of what the reference runs here is the reference here, and gets
+    the verdict of the reference: to judge it again would repeat the same calls. A defect that dies by what it
+    does not override would show that this rule is wrong, and counts as an error of the harness.
+    """
+    bring_plugins(group[0].plugins)
+    plain, seen = _judge_reference(group[0]) if any(t.correct for t in group) else (None, frozenset())
+    outcomes = []
+    for trial in group:
+        entry = variants()[trial.name] if trial.correct else defects()[trial.name]
+        same = plain is not None and not _differs(entry, seen)
+        if plain is not None and same and trial.correct:
+            outcomes.append(replace(plain, trial=trial))
+            continue
+        outcome = run_trial(trial)
+        if same and outcome.kills:
+            outcome = replace(
+                outcome, internal=True, reason=f"{trial.name} overrides nothing that ran, and died"
+            )
+        outcomes.append(outcome)
+    return outcomes
+
+
+def _judge_reference(trial: Trial) -> tuple[Outcome | None, frozenset[CodeType]]:
+    """What becomes of the reference at this criterion, and the code it runs; None where that is not known."""
+    seen = Executed()
+    outcome = _judged(trial, Watching(seen.noting).implementation(ReferenceImplementation()))
+    return (outcome, frozenset(seen)) if seen.complete else (None, frozenset())
+
+
+def _differs(entry: Defect | Variant, seen: frozenset[CodeType]) -> bool:
+    return any(adds_names(piece) or may_matter(piece, seen) for piece in (entry.piece, *entry.also))
+
+
 @contextmanager
-def _runner(workers: int) -> Iterator[Callable[..., Iterable[Outcome]]]:
+def _runner(workers: int) -> Iterator[Callable[..., Iterable[list[Outcome]]]]:
     """A `map` over separate processes where there are several workers, over this one otherwise."""
     if workers <= 1:
         remember_answers(ANSWERS)
@@ -156,7 +201,7 @@ def _runner(workers: int) -> Iterator[Callable[..., Iterable[Outcome]]]:
 
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(workers, spawn, remember_answers, (ANSWERS,)) as pool:
-        yield partial(pool.map, chunksize=4)
+        yield pool.map
 
 
 def summarise(

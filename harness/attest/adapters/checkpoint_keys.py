@@ -7,7 +7,11 @@ say another model. The same holds for tensors.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from itertools import count
 from typing import Any
+
+from attest.contract.config import default_of
 
 PASSIVE = frozenset(
     """
@@ -37,3 +41,17 @@ def says_nothing(key: str, value: Any) -> bool:
         return True
     values = value if isinstance(value, list) else [value]
     return key in PLAIN and all(v == PLAIN[key] for v in values)
+
+
+def apart(read: Mapping[str, Any]) -> dict[str, Any]:
+    """Special ids that differ, as a config of ours has them: one that is taken already moves to a free one.
+
+    GPT-2 begins and ends with the same token. A model reads its padding alone, which stays where it is.
+    """
+    given = {own: read.get(own, default_of(own)) for own in ("pad_id", "eos_id", "bos_id")}
+    found: dict[str, Any] = {}
+    for own, value in given.items():
+        taken = {*found.values()}
+        free = (i for i in count() if i not in taken and i not in given.values())
+        found[own] = next(free) if value in taken and value is not None else value
+    return found

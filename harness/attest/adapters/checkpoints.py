@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from attest.adapters.checkpoint_keys import BUFFERS, says_nothing
+from attest.adapters.checkpoint_keys import BUFFERS, apart, says_nothing
 from attest.adapters.names import flat, place_of, view
 from attest.adapters.rope import MAPPINGS, rule_of
 from attest.adapters.t5_settings import KEYS, fields_of
@@ -82,6 +82,7 @@ class Checkpoint:
             if type(self.settings.get(key)) is int:  # a list of several is not one of ours
                 read[own] = self._fitting(key, own, self.settings[key])
         read.setdefault("pad_id", None)
+        read |= apart(read)
         if self.family.operation == "transformer":
             read.update(self._of_t5())
         try:

@@ -42,6 +42,7 @@ def transformers_module(family: Family, config: Config, attention: str | None = 
 
 def transformers_settings(family: Family, config: Config) -> dict[str, Any]:
     """The config as the class of transformers takes it: constants of the family, then our fields."""
+    _check_heads(config)
     names = family.huggingface
     flat = {**names.constants, **{key: getattr(config, own) for key, own in names.fields.items()}}
     settings: dict[str, Any] = {}
@@ -57,6 +58,14 @@ def transformers_settings(family: Family, config: Config) -> dict[str, Any]:
         settings.update(settings_of(config))
     special = {"pad_token_id": config.pad_id, "bos_token_id": config.bos_id, "eos_token_id": config.eos_id}
     return {**settings, **special}
+
+
+def _check_heads(config: Config) -> None:
+    """The width of a head is worked out here where none is given, and must not be rounded."""
+    heads, width = config.num_heads, config.d_model
+    whole = isinstance(heads, int) and isinstance(width, int) and heads > 0
+    if whole and config.head_width is None and width % heads:
+        raise ValueError(f"num_heads={heads} does not divide d_model={width}; choose a divisor of {width}")
 
 
 @dataclass

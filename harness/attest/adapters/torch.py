@@ -2,13 +2,14 @@
 
 `names` maps canonical names to the module's own in the language of `attest.adapters.names`; a parameter it
 does not mention keeps its name, so a module that already uses the canonical names needs no mapping. Biases
-may be named even where the config has none.
+may be named even where the config has none, and the projection where it is tied to the embedding.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -147,17 +148,45 @@ def seeded(seed: int, device: str = "cpu") -> Iterator[None]:
 
 def _places(module: Any, names: Mapping[str, str], config: Config) -> dict[str, Place]:
     """Where each canonical parameter lies in the module, those that `names` does not mention included."""
-    owned = [name for name, _ in module.named_parameters()]
-    found = places(names, set(owned))
+    known = _names_of_parameters(module)
+    owned = list(dict.fromkeys(known.values()))
+    found = {
+        canonical: replace(place, owned=tuple(known.get(own, own) for own in place.owned))
+        for canonical, place in places(names, known).items()
+    }
     absent = [canonical for canonical, place in found.items() if not set(place.owned) & set(owned)]
     for canonical in absent:
         if not canonical.endswith(".bias") or _has_all_biases(config):
-            known = ", ".join(sorted(owned)) or "none"
+            told = ", ".join(sorted(owned)) or "none"
             what = f"names[{canonical!r}]={names.get(canonical, canonical)!r}"
-            raise ValueError(f"{what} is not a parameter of the module; it has {known}")
+            raise ValueError(f"{what} is not a parameter of the module; it has {told}")
         del found[canonical]
+    _tied_once(found, config)
     used = {own for place in found.values() for own in place.owned}
     return found | {name: Place((name,)) for name in owned if name not in used}
+
+
+def _names_of_parameters(module: Any) -> dict[str, str]:
+    """Every name of every parameter, to the first one of the same parameter: tied ones have several."""
+    first: dict[int, str] = {}
+    named = module.named_parameters(remove_duplicate=False)
+    return {name: first.setdefault(id(parameter), name) for name, parameter in named}
+
+
+def _tied_once(found: dict[str, Place], config: Config) -> None:
+    """Leave out the projection of a tied model: it is the embedding, which has a name already."""
+    seen: dict[tuple[Any, ...], str] = {}
+    for canonical in sorted(found):  # embeddings come before the projection
+        place = found[canonical]
+        other = seen.setdefault((place.owned, place.suffixes), canonical)
+        if other == canonical:
+            continue
+        if not (config.tie and canonical == "projection.weight"):
+            raise ValueError(
+                f"names[{other!r}] and names[{canonical!r}] are one parameter of the module, "
+                f"{' '.join(place.owned)}; give each its own, or tie only where config.tie says so"
+            )
+        del found[canonical]
 
 
 def _has_all_biases(config: Config) -> bool:

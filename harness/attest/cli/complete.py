@@ -24,10 +24,11 @@ if TYPE_CHECKING:
               help="The implementation that completes. [default: the one that trained]")  # fmt: skip
 @click.option("--max-new-tokens", default=20, show_default=True, type=click.IntRange(1), metavar="N",
               help="It may end before, by itself.")  # fmt: skip
-@click.option("--temperature", default=0.0, show_default=True, metavar="T",
+@click.option("--temperature", default=0.0, show_default=True, type=click.FloatRange(0), metavar="T",
               help="0 takes the likeliest token; above it is drawn.")  # fmt: skip
-@click.option("--top-k", type=int, metavar="K", help="Draw from the K likeliest tokens only.")
-@click.option("--top-p", type=float, metavar="P", help="Draw from the likeliest tokens that reach P.")
+@click.option("--top-k", type=click.IntRange(1), metavar="K", help="Draw from the K likeliest tokens only.")
+@click.option("--top-p", type=click.FloatRange(0, 1, min_open=True), metavar="P",
+              help="Draw from the likeliest tokens that reach P.")  # fmt: skip
 @click.option(
     "--seed", default=0, show_default=True, type=click.IntRange(0), metavar="SEED", help="Of what is drawn."
 )

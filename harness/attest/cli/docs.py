@@ -8,15 +8,18 @@ import click
 
 
 @click.command(hidden=True, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--write", is_flag=True, help="Write docs/debugging.md below the working directory.")
-def command(write: bool) -> None:
+@click.option("--write", is_flag=True, help="Write the page below the working directory.")
+@click.option("--reach", is_flag=True, help="docs/reach.md, for which cases are drawn: a minute.")
+def command(write: bool, reach: bool) -> None:
     """Print docs/debugging.md, or write it."""
+    from attest.report.reach_page import reach_page
     from attest.report.symptoms import debugging_page
     from attest.report.writing import write_text
     from attest.spec import load_spec
 
-    page = debugging_page(load_spec())
+    name, make = ("reach", reach_page) if reach else ("debugging", debugging_page)
+    page = make(load_spec())
     if write:
-        write_text(Path("docs/debugging.md"), page)
+        write_text(Path(f"docs/{name}.md"), page)
     else:
         click.echo(page, nl=False)

@@ -26,9 +26,11 @@ MOST_WIDTH = 1024  # hypotheses of a beam; 99999 ran for more than a minute
 @click.option("--width", default=4, show_default=True, metavar="W", help="Hypotheses of a beam.")
 @click.option("--results", default=1, show_default=True, metavar="K", help="How many of them to print.")
 @click.option("--alpha", default=0.6, show_default=True, metavar="A", help="Length penalty of a beam.")
-@click.option("--temperature", default=1.0, show_default=True, metavar="T", help="Of sample; 0 is greedy.")
-@click.option("--top-k", type=int, metavar="K", help="Of sample: only the K likeliest tokens.")
-@click.option("--top-p", type=float, metavar="P", help="Of sample: the likeliest tokens that reach P.")
+@click.option("--temperature", default=1.0, show_default=True, type=click.FloatRange(0), metavar="T",
+              help="Of sample; 0 is greedy.")  # fmt: skip
+@click.option("--top-k", type=click.IntRange(1), metavar="K", help="Of sample: only the K likeliest tokens.")
+@click.option("--top-p", type=click.FloatRange(0, 1, min_open=True), metavar="P",
+              help="Of sample: the likeliest tokens that reach P.")  # fmt: skip
 @click.option("--seed", default=0, show_default=True, metavar="SEED", help="Of sample.")
 def command(
     sequences: tuple[str, ...], checkpoint: str, impl: str | None, results: int, **asked: Any

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,12 +30,14 @@ if TYPE_CHECKING:
 @click.option("--milestone", "-m", multiple=True, metavar="M1",
               help="Only criteria of this milestone; repeats.")  # fmt: skip
 @click.option("--profile", default="standard", show_default=True, type=click.Choice(["quick", "standard"]),
-              help="quick stops there; standard goes on with those that quick let pass.")  # fmt: skip
+              help="At which the criteria judge.")  # fmt: skip
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(0), metavar="SEED",
               help="Of the lot and of the drawn cases.")  # fmt: skip
 @click.option("--annotations", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="PATH",
               help="A TOML file that explains survivors.")  # fmt: skip
 @click.option("--listed", is_flag=True, help="Only the mutants that --annotations explains.")
+@click.option("--trusting", is_flag=True,
+              help="Judge none that --annotations explains: each counts as what is said there.")  # fmt: skip
 @click.option("--minutes", type=click.FloatRange(0, min_open=True), metavar="N",
               help="Begin no further mutant after so long.")  # fmt: skip
 @click.option("--processor-seconds", type=click.FloatRange(0, min_open=True), metavar="N", default=math.inf,
@@ -60,6 +63,7 @@ def command(
     seed: int,
     annotations: Path | None,
     listed: bool,
+    trusting: bool,
     minutes: float | None,
     processor_seconds: float,
     resume: bool,
@@ -74,11 +78,11 @@ def command(
     The criteria that train a model or measure time are left out. Exit code 0: all mutants asked for were
     judged and enough of them caught. 1: not.
     """
-    from attest.trials.mutants import Results, mutants
+    from attest.trials.mutants import FIRST_EXAMPLES, OPEN, Results, mutants
     from attest.trials.mutations import sample
     from attest.trials.reach import concerning, of_milestones
     from attest.trials.sources import package_of
-    from attest.trials.survivors import read_annotations
+    from attest.trials.survivors import explained_last, read_annotations
 
     package, known = package_of(impl), read_annotations(annotations)
     _check_milestones(milestone)
@@ -93,14 +97,34 @@ def command(
     if resume or again:
         results.resume(another_harness=again)
     workers = workers or min(2, os.cpu_count() or 1)
-    reaches = _reaches(package, _criteria(milestone if named else ()), profile, seed, home / name, workers)
-    chosen = sample(every if named else concerning(every, reaches[0], milestone), count, seed)
-    reaches = [of_milestones(reach, milestone) for reach in reaches]
+    deadline = time.monotonic() + 60 * (math.inf if minutes is None else minutes)
+
+    def reach(criteria: list[str], profile: str) -> list[Reach]:
+        return _reach(package, criteria, profile, seed, home / f"{name}.{profile}.json", workers)
+
+    def planned(left: list[Mutation], reach: list[Reach], examples: tuple[int, ...]) -> list[Mutant]:
+        most = math.inf if again else processor_seconds
+        last = explained_last(left, known)
+        return mutants(package, last, reach, seed, profile=profile, examples=examples, processor_seconds=most)
+
+    executed = reach(_criteria(milestone if named else ()), "quick")
+    chosen = sample(every if named else concerning(every, executed, milestone), count, seed)
+    executed = of_milestones(executed, milestone)
     if not (resume or again):
         results.begin()
     left = _left(chosen, results, known, again)
-    planned = mutants(package, left, reaches, seed, math.inf if again else processor_seconds)
-    _judge(planned, results, workers, minutes)
+    if trusting:
+        left = _unexplained(left, known, results)
+    if profile == "quick":
+        _judge(planned(left, executed, (*FIRST_EXAMPLES[:1], 0)), results, workers, deadline)
+    else:
+        # Which lines standard executes is dear to find out, and few mutants live until it must be known.
+        first = [m for m in left if again or m.id not in results.outcomes]
+        _judge(planned(first, executed, FIRST_EXAMPLES), results, workers, deadline)
+        living = [m for m in left if m.id in results.outcomes and results.outcomes[m.id].verdict == OPEN]
+        if living and time.monotonic() < deadline:
+            executed = reach(_criteria(milestone), profile)
+            _judge(planned(living, executed, (0,)), results, workers, deadline)
     ctx.exit(_report(chosen, results, known, home / f"{name}.json", at_least))
 
 
@@ -156,52 +180,63 @@ def _mutations(
     return [m for m in every if m.id in only] if only else every
 
 
-def _reaches(
-    package: Package, wanted: list[str], profile: str, seed: int, stem: Path, workers: int
-) -> list[list[Reach]]:
-    """What each criterion executes, at each profile; those that the implementation itself fails are named."""
-    from attest.trials.judgement import PROFILES
+def _reach(
+    package: Package, wanted: list[str], profile: str, seed: int, path: Path, workers: int
+) -> list[Reach]:
+    """What each criterion executes at a profile; those that the implementation itself fails are named."""
     from attest.trials.reach import FAILED, find_reach, kept_reach, reach_facts
 
-    found = []
-    for name in PROFILES[: PROFILES.index(profile) + 1]:
+    def find() -> list[Reach]:
+        with _bar(f"what {profile} executes", len(wanted)) as advance:
+            return find_reach(package, wanted, profile, seed=seed, workers=workers, on_reach=advance)
 
-        def find(name: str = name) -> list[Reach]:
-            with _bar(f"what {name} executes", len(wanted)) as advance:
-                return find_reach(package, wanted, name, seed=seed, workers=workers, on_reach=advance)
-
-        path = stem.with_name(f"{stem.name}.{name}.json")
-        found.append(kept_reach(path, reach_facts(package, wanted, name, seed), find))
-        for unusable in (r for r in found[-1] if r.verdict in FAILED):
-            what = f"{unusable.verdict} ({unusable.reason})"
-            click.echo(f"{unusable.criterion} is left out at {name}: unmutated it gives {what}")
+    found = kept_reach(path, reach_facts(package, wanted, profile, seed), find)
+    for unusable in (r for r in found if r.verdict in FAILED):
+        what = f"{unusable.verdict} ({unusable.reason})"
+        click.echo(f"{unusable.criterion} is left out at {profile}: unmutated it gives {what}")
     return found
 
 
 def _left(chosen: list[Mutation], results: Results, known: Annotations, again: bool) -> list[Mutation]:
-    """What has no result yet, or, asked again, the survivors that nobody has explained."""
+    """What is not settled yet, or, asked again, the survivors that nobody has explained."""
+    from attest.trials.mutants import EXPLAINED, OPEN
     from attest.trials.mutation_report import open_survivors
 
     if not again:
-        return [m for m in chosen if m.id not in results.outcomes]
+        unsettled = (OPEN, EXPLAINED)
+        settled = {id for id, outcome in results.outcomes.items() if outcome.verdict not in unsettled}
+        return [m for m in chosen if m.id not in settled]
     left = {o.mutation.id for o in open_survivors(list(results.outcomes.values()), known)}
     return [m for m in chosen if m.id in left]
 
 
-def _judge(planned: list[Mutant], results: Results, workers: int, minutes: float | None) -> None:
-    from attest.trials.mutants import Outcome, judge_all
+def _unexplained(left: list[Mutation], known: Annotations, results: Results) -> list[Mutation]:
+    """Without those that have an annotation, which are kept as explained."""
+    from attest.trials.mutants import EXPLAINED, Outcome
+    from attest.trials.survivors import key_of
 
+    for mutation in left:
+        if key_of(mutation) in known:
+            results.add(Outcome(mutation, EXPLAINED))
+    return [m for m in left if key_of(m) not in known]
+
+
+def _judge(planned: list[Mutant], results: Results, workers: int, deadline: float) -> None:
+    from attest.trials.mutants import Experience, Outcome, judge_all
+
+    experience = Experience(results.outcomes.values())
     with _bar("mutants", len(planned)) as advance:
 
         def keep(outcome: Outcome) -> None:
             results.add(outcome)
             advance(f"{outcome.mutation.id} {outcome.verdict}")
 
-        judge_all(planned, workers=workers, seconds=minutes and 60 * minutes, on_outcome=keep)
+        judge_all(planned, workers=workers, deadline=deadline, experience=experience, on_outcome=keep)
 
 
 def _report(chosen: list[Mutation], results: Results, known: Annotations, path: Path, at_least: float) -> int:
     from attest.report.writing import as_json, write_text
+    from attest.trials.mutants import OPEN
     from attest.trials.mutation_report import count, document, lines
     from attest.trials.survivors import contradicted
 
@@ -210,7 +245,8 @@ def _report(chosen: list[Mutation], results: Results, known: Annotations, path: 
         click.echo(line)
     write_text(path, as_json(document(outcomes, known, len(chosen))))
     enough = 100 * count(outcomes, known).rate_of_faults >= at_least
-    return 0 if enough and len(outcomes) == len(chosen) and not contradicted(outcomes, known) else 1
+    settled = len(outcomes) == len(chosen) and all(o.verdict != OPEN for o in outcomes)
+    return 0 if enough and settled and not contradicted(outcomes, known) else 1
 
 
 @contextmanager

@@ -121,7 +121,14 @@ confusion_matrix()            wanted (N), written (N), classes            counts
 (B or 1, T or 1, S), with no head axis; key padding is (B, 1, S).
 """
 
-from attest.contract.architectures import CLASSIFYING, DECODER_ONLY, ENCODER_DECODER, MASKED, Architecture
+from attest.contract.architectures import (
+    CLASSIFYING,
+    DECODER_ONLY,
+    ENCODER_DECODER,
+    MASKED,
+    RELATIVE_ENCODER_DECODER,
+    Architecture,
+)
 from attest.contract.arrays import Array, Arrays, float_dtype
 from attest.contract.config import Config
 from attest.contract.declarations import Implementation, KnownFailure, ShapePolicy
@@ -159,6 +166,7 @@ __all__ = [
     "MASKED",
     "OPERATIONS",
     "PROJECT",
+    "RELATIVE_ENCODER_DECODER",
     "Accumulating",
     "Architecture",
     "Array",

@@ -9,7 +9,8 @@ Shapes: B batch, P length of a prompt, T length of what is written, V vocabulary
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -37,6 +38,7 @@ class Architecture:
     projection: str = "projection"
     decodes: bool = True  # whether it has start, step and reorder
     optional: bool = False  # whether its cases draw every option that is claimed; otherwise those of 2017
+    always: tuple[tuple[str, Any], ...] = ()  # options that all its models have, where it is optional
     request: str = ""  # the keyword under which `generate` takes the prompt; empty: the name of the stream
     trainer: str = "trainer"  # the operations that train it, optimise it and write with it
     optimizer: str = "optimizer"  # empty: its trainer alone tells how it is optimised
@@ -160,6 +162,16 @@ ENCODER_DECODER = known(
         stack="decoder",
         depths=("num_encoder_layers", "num_decoder_layers"),
         sublayers=3,
+    )
+)
+
+# The same model with relative positions, as T5 has them, and every option that is claimed beside them.
+RELATIVE_ENCODER_DECODER = known(
+    replace(
+        ENCODER_DECODER,
+        name="relative_encoder_decoder",
+        optional=True,
+        always=(("positions", "relative"),),
     )
 )
 

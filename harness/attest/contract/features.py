@@ -53,6 +53,14 @@ class Ability(Feature):
 
 
 @dataclass(frozen=True)
+class Chosen(Feature):
+    """Of an operation that is offered and claimed with the value of the option."""
+
+    def claimed(self, claims: Claims) -> bool:
+        return self.operation in claims.offers and self.value in claims.values(self.option, self.operation)
+
+
+@dataclass(frozen=True)
 class Padding(Feature):
     """Of where padding may stand in ids."""
 
@@ -102,6 +110,12 @@ FEATURES: Mapping[str, Feature] = {
     "text_loss": Feature("the loss of a language model", operation="language_model_loss"),
     "masked_training": Feature("trained masked language models", operation="masked_language_model_trainer"),
     "classifier_training": Feature("trained classifiers", operation="classifier_trainer"),
+    "relative_training": Chosen(
+        "trained encoder-decoders with relative positions", "positions", "relative", "trainer"
+    ),
+    "relative_writing": Chosen(
+        "encoder-decoders with relative positions that write", "positions", "relative", "generate"
+    ),
     "completion": Feature("prompts that are completed", operation="complete"),
     "masked_language_model": Feature("masked language models", operation="masked_language_model"),
     "token_masking": Feature("tokens that are hidden", operation="mask_tokens"),

@@ -78,16 +78,16 @@ def editable() -> list[type[Any]]:
 
 
 def _edits_of(kind: type[Any], plain: type[Any], name: str) -> Iterator[Edit]:
-    tree, namespace = _tree(plain.__module__), vars(sys.modules[plain.__module__])
-    function = _function(tree, plain.__name__, name)
-    if function is None or _asks_above(function):
+    tree, namespace = tree_of(plain.__module__), vars(sys.modules[plain.__module__])
+    function = function_of(tree, plain.__name__, name)
+    if function is None or asks_above(function):
         return
     place = f"{plain.__name__}.{name}"
     for change in _changes(plain.__module__).get(place, ()):
         before, after = change.texts(LEGIBLE)
         old = change.apply()
         try:
-            made = _made(function, namespace)
+            made = made_of(function, namespace)
         finally:
             _put_back(change, old)
         if made is not None:
@@ -103,7 +103,7 @@ def _put_back(change: Change, old: Any) -> None:
         getattr(change.owner, change.field)[change.position] = old
 
 
-def _made(function: ast.FunctionDef, namespace: dict[str, Any]) -> dict[str, Any] | None:
+def made_of(function: ast.FunctionDef, namespace: dict[str, Any]) -> dict[str, Any] | None:
     """The function compiled by itself; None where the change is no Python."""
     own: dict[str, Any] = {}
     module = ast.fix_missing_locations(ast.Module([function], []))
@@ -117,26 +117,26 @@ def _made(function: ast.FunctionDef, namespace: dict[str, Any]) -> dict[str, Any
 _ANNOTATIONS = __import__("__future__").annotations.compiler_flag  # names of types are not looked up
 
 
-def _asks_above(function: ast.FunctionDef) -> bool:
+def asks_above(function: ast.FunctionDef) -> bool:
     """Whether it calls super(), which a function outside its class cannot."""
     return any(isinstance(node, ast.Name) and node.id == "super" for node in ast.walk(function))
 
 
 @cache
-def _tree(module: str) -> ast.Module:
+def tree_of(module: str) -> ast.Module:
     return ast.parse(inspect.getsource(sys.modules[module]))
 
 
 @cache
 def _changes(module: str) -> dict[str, list[Change]]:
     found: dict[str, list[Change]] = {}
-    for change in changes(_tree(module), further):
+    for change in changes(tree_of(module), further):
         if change.kind not in LOUD:
             found.setdefault(change.function, []).append(change)
     return found
 
 
-def _function(tree: ast.Module, kind: str, name: str) -> ast.FunctionDef | None:
+def function_of(tree: ast.Module, kind: str, name: str) -> ast.FunctionDef | None:
     for node in tree.body:
         if isinstance(node, ast.ClassDef) and node.name == kind:
             return next((f for f in node.body if isinstance(f, ast.FunctionDef) and f.name == name), None)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from types import CodeType, FrameType
 from typing import Any
 
@@ -12,23 +13,46 @@ from attest.diagnosis.traces import Trace
 from attest.reference.implementation import ReferenceImplementation
 
 
-def executed(traces: Sequence[Trace]) -> frozenset[CodeType]:
-    """The code of every Python function that runs while the reference answers the traces."""
-    seen: set[CodeType] = set()
+class Executed(set[CodeType]):
+    """The code of every Python function that the reference has run in the blocks of `noting`.
 
-    def note(frame: FrameType, event: str, argument: Any) -> None:
+    `complete` is False when somebody else took the profile hook meanwhile.
+    """
+
+    complete = True
+
+    def _note(self, frame: FrameType, event: str, argument: Any) -> None:
         if event == "call":
-            seen.add(frame.f_code)
+            self.add(frame.f_code)
 
-    before = sys.getprofile()
-    for trace in traces:
+    @contextmanager
+    def noting(self) -> Iterator[None]:
+        """Note what runs in this thread."""
+        before, note = sys.getprofile(), self._note
         sys.setprofile(note)
         try:
+            yield
+        finally:
+            self.complete &= sys.getprofile() is note
+            sys.setprofile(before)
+
+
+def executed(traces: Sequence[Trace]) -> frozenset[CodeType]:
+    """The code of every Python function that runs while the reference answers the traces."""
+    seen = Executed()
+    with seen.noting():
+        for trace in traces:
             for _ in answers(trace.steps, ReferenceImplementation()):
                 pass
-        finally:
-            sys.setprofile(before)
     return frozenset(seen)
+
+
+def adds_names(piece: type[Any]) -> bool:
+    """Whether a class has public names that the reference does not have, for which somebody may ask."""
+    bases = [kind for kind in piece.__mro__ if kind.__module__.startswith("attest.reference")]
+    own = {name for kind in piece.__mro__ if kind not in bases and kind is not object for name in vars(kind)}
+    known = {name for kind in (*bases, object) for name in vars(kind)} | {"__annotations__"}
+    return any(name not in known and (name.endswith("__") or not name.startswith("_")) for name in own)
 
 
 def may_matter(piece: type[Any], seen: frozenset[CodeType]) -> bool:

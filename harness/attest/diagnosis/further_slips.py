@@ -19,6 +19,11 @@ OTHER_NAMES = {
     "project_q": "project_k", "project_k": "project_v", "project_v": "project_q",
 }  # fmt: skip
 NUMBERS = (0.0, 0.5, 10.0, 0.1)  # what a constant is multiplied by
+JOINS = frozenset({"add", "mul", "sub"})
+# Calls that are no step of a computation: what they give is a shape, a name or a number.
+NO_STEPS = frozenset(
+    {"at", "get", "but", "int", "float", "len", "range", "max", "min", "sqrt", "arange", "zeros", "items"}
+)
 # Names of parameters of which one may stand for another.
 CONFUSED = (
     ("query", "key", "value"),
@@ -32,6 +37,7 @@ def further(node: ast.AST) -> Found:
     """(kind, expression to stand in its place)."""
     if isinstance(node, ast.Call):
         yield from _call(node)
+        yield from _order(node)
     elif isinstance(node, ast.BinOp):
         yield from _arithmetic(node)
     elif isinstance(node, ast.IfExp):
@@ -65,8 +71,35 @@ def _call(node: ast.Call) -> Found:
             yield "another argument given back", argument
 
 
+def _order(node: ast.Call) -> Found:
+    """Two steps exchanged, one taken of an operand before it is joined with another, one taken twice."""
+    if not node.args or _name(node) in NO_STEPS or any(isinstance(a, ast.Starred) for a in node.args):
+        return
+    first, *rest = node.args
+    if isinstance(node.func, ast.Attribute):
+        yield "step taken twice", _of(node, node, rest)
+    if not isinstance(first, ast.Call) or not first.args or _name(first) in NO_STEPS:
+        return
+    inner, *others = first.args
+    yield "steps exchanged", _of(first, _of(node, inner, rest), others)
+    if _name(first) in JOINS and len(others) == 1:
+        yield "step before the sum", _of(first, inner, [_of(node, others[0], rest)])
+
+
+def _of(call: ast.Call, first: ast.expr, rest: list[ast.expr]) -> ast.Call:
+    return ast.Call(call.func, [first, *rest], call.keywords)
+
+
+def _name(call: ast.Call) -> str:
+    function = call.func
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+
+
 def _renamed(function: ast.Attribute | ast.Name, name: str) -> ast.expr:
-    return ast.Attribute(function.value, name) if isinstance(function, ast.Attribute) else ast.Name(name)
+    """The same function by another name. Before Python 3.13 a node without ctx does not compile."""
+    if isinstance(function, ast.Attribute):
+        return ast.Attribute(function.value, name, ast.Load())
+    return ast.Name(name, ast.Load())
 
 
 def _arithmetic(node: ast.BinOp) -> Found:

@@ -8,24 +8,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
-from itertools import chain, takewhile
 from types import CodeType
+from typing import Any
 
 from attest.boundary import JudgedImplementation, quiet
 from attest.contract import OPERATIONS
 from attest.diagnosis.conditions import condition_of
-from attest.diagnosis.edits import edits
 from attest.diagnosis.executed import executed, may_matter
-from attest.diagnosis.fitted import fitted
+from attest.diagnosis.explained import explained
 from attest.diagnosis.relations import relations, spread
+from attest.diagnosis.spectrum import confined
 from attest.diagnosis.traces import Count, Trace, agrees, traces_of
 from attest.evidence import collecting
 from attest.judging.catalogue import Defect, defects
 from attest.judging.property import Property, run_property
 from attest.order import milestone_order
-from attest.outcomes import NotOffered, NotRun, Violation
+from attest.outcomes import NotOffered, NotRun, Timeout, Violation
 from attest.records.failure import Basis, Edited, Likeness, Measured
 from attest.spec import load_spec
 
@@ -34,8 +35,6 @@ CLEAR = 8  # agreeing on this many cases and on all of them, a defect ends the s
 SURE = 0.9
 POSSIBLE = 0.6
 SHOWN = 2
-PLACES = 3  # classes that may be the place; more of them say nothing
-AS_RIGHT = 12  # cases without a fault in which a change of the reference must make none either
 # A limit in calls, not in seconds: the same failure gets the same name on a busy machine.
 MOST_CALLS = 6000
 
@@ -76,14 +75,18 @@ def diagnose(
             return _by_complaint(candidates, property, impl, case)
         seen = executed(telling[:FIRST])
         found = _by_answers(candidates, telling, seen, Count(calls))
-        found = replace(found, measured=_measured(heard))
+        found = replace(found, measured=_measured(heard, impl.implementation))
         if any(likeness.agrees == likeness.cases for likeness in found.notable):
             return found
-        return replace(found, edits=_by_edits(heard, seen, Count(calls)))
+        # Where the clock strikes in what follows, what is known already stays.
+        with suppress(Timeout):
+            return replace(found, edits=explained(heard, seen, Count(calls)))
+        return found
 
 
-def _measured(heard: Sequence[Trace]) -> Measured:
-    return Measured(condition_of(heard), tuple(relations(heard)), spread(heard))
+def _measured(heard: Sequence[Trace], implementation: Any) -> Measured:
+    condition, places = confined(heard, implementation)
+    return Measured(condition_of(heard) or condition, tuple(relations(heard)), spread(heard), places)
 
 
 Rank = tuple[bool, bool, int]
@@ -155,29 +158,6 @@ def _likeness(defect: Defect, telling: Sequence[Trace], count: Count) -> Likenes
     agreeing += [trace for trace in telling[FIRST:] if agrees(trace, defective, count)]
     basis: Basis = "answers" if any(trace.by_value for trace in agreeing) else "exceptions"
     return Likeness(defect.name, len(agreeing), len(telling), basis)
-
-
-def _by_edits(heard: Sequence[Trace], seen: frozenset[CodeType], count: Count) -> tuple[Edited, ...]:
-    """The changes of the reference that give every answer of every case, of each class the first.
-
-    There are many of them, so all must agree: the wrong answers, by a number and not only by an exception,
-    and the right answers of the cases where nothing is wrong. Of several classes any may be the place.
-    """
-    telling = [trace for trace in heard if trace.tells]
-    if not any(trace.by_value for trace in telling):
-        return ()
-    quickest = sorted(telling, key=lambda trace: (not trace.by_value, len(trace.steps)))
-    quickest += [trace for trace in heard if not trace.tells][:AS_RIGHT]
-    slips = takewhile(lambda edit: not count.spent, edits(seen))
-    found: dict[str, Edited] = {}
-    for edit in chain(slips, fitted(telling, seen, Count(MOST_CALLS // 2))):
-        kind = edit.place.partition(".")[0]
-        made = edit.build()
-        if kind not in found and all(agrees(trace, made, count) for trace in quickest):
-            found[kind] = Edited(edit.place, edit.before, edit.after, len(telling))
-        if len(found) > PLACES:
-            return ()
-    return tuple(found.values())
 
 
 def _by_complaint(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from functools import partial
 from tempfile import TemporaryDirectory
@@ -91,6 +91,10 @@ class Recording:
             self.objects[number] = shown
         return shown
 
+    def read(self, real: Any, name: str) -> Any:
+        """An attribute of the real thing."""
+        return getattr(real, name)
+
     def _shown(self, value: Any, ref: Ref) -> Any:
         """The value itself where it is data, stand-ins for the objects in it."""
         if is_data(value):
@@ -100,12 +104,33 @@ class Recording:
         return _StandIn(self, value, ref)
 
 
+class Watching(Recording):
+    """Puts something around every call and every attribute that is read; notes no steps."""
+
+    def __init__(self, around: Callable[[], AbstractContextManager[Any]]) -> None:
+        super().__init__()
+        self.around = around
+
+    def call(self, target: Ref, method: str, real: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """Call the real thing."""
+        given = tuple(_real(a, a) for a in args)
+        named = {name: _real(a, a) for name, a in kwargs.items()}
+        with self.around():
+            result = real(*given, **named)
+        return self._shown(result, target)
+
+    def read(self, real: Any, name: str) -> Any:
+        """An attribute of the real thing."""
+        with self.around():
+            return getattr(real, name)
+
+
 class _StandIn:
     def __init__(self, recording: Recording, real: Any, ref: Ref) -> None:
         self.__dict__.update(_recording=recording, _object=real, _ref=ref)
 
     def __getattr__(self, name: str) -> Any:
-        value = getattr(self._object, name)
+        value = self._recording.read(self._object, name)
         if inspect.isroutine(value) or isinstance(value, partial):
             return partial(self._recording.call, self._ref, name, value)
         return self._recording._shown(value, self._ref.attribute(name))
@@ -184,22 +209,36 @@ class Answer:
 
 def answers(steps: Sequence[Step], implementation: Any) -> Iterator[tuple[int, Answer]]:
     """What another implementation says to each step, asked as the answers are taken."""
-    results: dict[int, Any] = {}
-    folders: dict[str, str] = {}
     with ExitStack() as stack:
+        asked = Asked(implementation, stack)
         for number, step in enumerate(steps):
-            try:
-                target = _resolved(step.target, results, implementation)
-                function = target if step.method == "__call__" else getattr(target, step.method)
-                args = [_resolved(a, results, implementation) for a in step.args]
-                kwargs = {name: _resolved(a, results, implementation) for name, a in step.kwargs.items()}
-                if step.method in ("save", "load"):
-                    args = [_own_folder(a, folders, stack) for a in args]
-                results[number] = function(*args, **kwargs)
-                answer = Answer(numbers_of(results[number]))
-            except Exception as error:
-                answer = Answer({}, raised=type(error).__name__)
-            yield number, answer
+            yield number, asked.answer(number, step)
+
+
+class Asked:
+    """An implementation that steps are put to, with what it gave for the steps before."""
+
+    def __init__(self, implementation: Any, stack: ExitStack) -> None:
+        self._implementation, self._stack = implementation, stack
+        self._results: dict[int, Any] = {}
+        self._folders: dict[str, str] = {}
+
+    def answer(self, number: int, step: Step) -> Answer:
+        """What it says to a step; the result stands under its number for the steps that follow."""
+        try:
+            target = self._resolved(step.target)
+            function = target if step.method == "__call__" else getattr(target, step.method)
+            args = [self._resolved(a) for a in step.args]
+            kwargs = {name: self._resolved(a) for name, a in step.kwargs.items()}
+            if step.method in ("save", "load"):
+                args = [_own_folder(a, self._folders, self._stack) for a in args]
+            self._results[number] = function(*args, **kwargs)
+            return Answer(numbers_of(self._results[number]))
+        except Exception as error:
+            return Answer({}, raised=type(error).__name__)
+
+    def _resolved(self, value: Any) -> Any:
+        return _resolved(value, self._results, self._implementation)
 
 
 def asked_again(steps: Sequence[Step], implementation: Any) -> list[Mapping[str, Array] | None]:

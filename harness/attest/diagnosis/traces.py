@@ -6,9 +6,12 @@ alike. The steps of one case can be put to any other implementation.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -27,6 +30,7 @@ NEIGHBOURS = 40
 FURTHER = 4  # steps of a trainer: later ones tell trainers apart
 # Methods that only answer: what they gave need not be asked again unless it is compared.
 ANSWERS = frozenset({"__call__", "parameters", "gradients", "buffers", "evaluate", "encode", "decode"})
+UNIT = 300  # functions that the reference calls; a small part calls no more
 REFUSED = "NotImplementedError"  # says: not offered
 
 
@@ -49,12 +53,50 @@ class Trace:
         """Whether a wrong answer is an answer, and not only an exception."""
         return any(not self.steps[k].raised for k in self.wrong)
 
+    @property
+    def finite(self) -> bool:
+        """Whether no wrong answer overflows: that depends on how the right steps before it are written."""
+        return all(
+            bool(np.isfinite(array).all())
+            for k in self.wrong
+            for array in self.steps[k].values.values()
+            if array.dtype.kind == "f"
+        )
+
+    def form(self, k: int) -> Form | None:
+        """What kind of operation a step is about; None for one of a plugin that is not registered."""
+        record = OPERATIONS.get(operation_of_step(self.steps, k))
+        return record.form if record is not None else None
+
+    def cost(self, k: int) -> int:
+        """About as how many calls of a small part it counts, on a busy machine as on another."""
+        return 1 + self.work[k] // UNIT
+
+    @cached_property
+    def work(self) -> Mapping[int, int]:
+        """How many functions the reference calls in each step."""
+        made: dict[int, int] = {}
+        called = 0
+
+        def count(frame: FrameType, event: str, argument: Any) -> None:
+            nonlocal called
+            called += event == "call"
+
+        before = sys.getprofile()
+        sys.setprofile(count)
+        try:
+            for k, _ in answers(self.steps, ReferenceImplementation()):
+                made[k], called = called, 0
+        finally:
+            sys.setprofile(before)
+        return made
+
 
 class Count:
     """Calls that were made, and how many may be."""
 
     def __init__(self, most: int) -> None:
-        self.left = most
+        self.most = self.left = most
 
     @property
     def spent(self) -> bool:

@@ -54,8 +54,9 @@ class ArchitectureCase(Case):
         return {}
 
     def with_options(self, config: Config) -> Config:
-        """A config with the options that were picked."""
-        return config.but(**read_options(self.options))
+        """A config with the options that were picked; one table for both sides has one vocabulary."""
+        chosen = config.but(**read_options(self.options))
+        return chosen.but(source_vocab=chosen.target_vocab) if chosen.share_embeddings else chosen
 
     def fitted(self, impl: JudgedImplementation) -> Self:
         """Also with options that are claimed, where the architecture has some."""
@@ -65,7 +66,8 @@ class ArchitectureCase(Case):
         plain, operation = case.but(pick=0, options=""), self.architecture.operation
         free = options_of(operation)
         config, most = plain.chosen_config, self.most_rows if case.fixed else 0
-        row = picked_options(impl, operation, free, max(self.pick, 1), config, case.wanted, most)
+        wanted = {**case.wanted, **dict(self.architecture.always)}
+        row = picked_options(impl, operation, free, max(self.pick, 1), config, wanted, most)
         own = {name: row.pop(option) for name, option in self.own_options.items() if option in row}
         return plain.but(options=written_options(row), **own).turnable()
 

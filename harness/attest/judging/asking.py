@@ -6,7 +6,8 @@
     })
 
 stands in a module of a milestone's `properties`. Cases that are drawn become cases of that architecture, and
-a property that takes an `architecture` gets it. The property, its effort and its profiles stay as they are.
+a property that takes an `architecture` gets it. The property and its profiles stay as they are; its effort
+does unless a share of it is given.
 """
 
 from __future__ import annotations
@@ -30,18 +31,22 @@ class Asked:
     criterion: str
     architecture: Architecture
     sources: tuple[str, ...]
+    effort: float = 1.0
 
 
 _waiting: list[Asked] = []
 
 
-def asks(architecture: Architecture, table: Mapping[str, Sequence[str]]) -> None:
-    """For each criterion of the table, the ids of criteria or the names of properties that it asks."""
+def asks(architecture: Architecture, table: Mapping[str, Sequence[str]], effort: float = 1.0) -> None:
+    """For each criterion of the table, the ids of criteria or the names of properties that it asks.
+
+    `effort` is how many cases are drawn, as a share of those of the property.
+    """
     known(architecture)
     for criterion, sources in table.items():
         if isinstance(sources, str):
             raise TypeError(f"{criterion} asks {sources!r}; give a tuple of criterion ids or property names")
-        _waiting.append(Asked(criterion, architecture, tuple(sources)))
+        _waiting.append(Asked(criterion, architecture, tuple(sources), effort))
 
 
 def resolve(registry: Mapping[str, Sequence[Property]], register: Callable[[Property], None]) -> None:
@@ -50,14 +55,15 @@ def resolve(registry: Mapping[str, Sequence[Property]], register: Callable[[Prop
         asked = _waiting.pop(0)
         for source in asked.sources:
             for property in _found(registry, source, asked.criterion):
-                register(put_to(property, asked.architecture, asked.criterion))
+                register(put_to(property, asked.architecture, asked.criterion, asked.effort))
 
 
-def put_to(property: Property, architecture: Architecture, criterion: str) -> Property:
+def put_to(property: Property, architecture: Architecture, criterion: str, effort: float = 1.0) -> Property:
     """The property as another criterion asks it of another architecture."""
     return replace(
         property,
         criterion=criterion,
+        effort=property.effort * effort,
         strategies={n: drawn_for(s, architecture) for n, s in property.strategies.items()},
         fixed={n: architecture if n == "architecture" else value for n, value in property.fixed.items()},
     )

@@ -32,6 +32,10 @@ PATIENCE = 24
 EXAMPLES = {"quick": 16, "standard": 60, "deep": 400}
 
 
+class Enough(BaseException):
+    """A search is ended before its last example. No Exception, so that Hypothesis lets it pass."""
+
+
 @dataclass(frozen=True)
 class Property:
     """A function that verifies a criterion, with the strategies it draws from."""
@@ -50,6 +54,7 @@ class Property:
     first: bool = False
     fixed: Mapping[str, Any] = field(default_factory=dict)  # keywords that are not drawn: the architecture
     large: int = 0  # how many enlarged cases follow those that are drawn
+    most: int = 0  # end after so many of the examples of the profile, the same ones; 0: all, and the enlarged
 
     def examples(self, profile: str) -> int:
         """How many cases are drawn in a profile; 1 where nothing is drawn."""
@@ -185,7 +190,8 @@ def _run(
     property: Property, impl: JudgedImplementation, profile: str, seed: int, witness: str | None
 ) -> None:
     if property.steps:
-        _explore(property, impl, profile, seed)
+        if not property.most:
+            _explore(property, impl, profile, seed)
     elif not property.strategies:
         current().begin("", ())
         property.check(impl, **property.fixed)
@@ -207,6 +213,8 @@ def _search(property: Property, impl: JudgedImplementation, profile: str, seed: 
     @hypothesis.seed(seed)
     @hypothesis.given(strategies.fixed_dictionaries(dict(property.strategies)))
     def search(drawn: dict[str, Any]) -> None:
+        if property.most and sum(tally.values()) >= property.most:
+            raise Enough
         if not tally["offered"] and tally["refused"] >= PATIENCE:
             hypothesis.reject()
         try:
@@ -228,6 +236,8 @@ def _search(property: Property, impl: JudgedImplementation, profile: str, seed: 
         _reporting_flakes(search)
     except hypothesis.errors.Unsatisfiable:
         raise _refused(refusals) from None
+    except Enough:
+        return
     for large in large_examples(passed, property.large):
         with suppress(NotOffered):
             _example(property, impl, large)

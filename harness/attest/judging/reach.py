@@ -13,7 +13,7 @@ from attest.judging.cases import Case
 from attest.judging.property import EXAMPLES, Property, load_properties
 from attest.judging.regimes import large_examples
 
-NO_SIZES = frozenset(f.name for f in fields(Case))
+NO_SIZES = frozenset(f.name for f in fields(Case)) | {"pick"}  # which of the offered parts is drawn
 
 
 def judged_up_to(criterion: str) -> dict[str, int]:

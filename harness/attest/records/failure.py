@@ -43,7 +43,9 @@ class Edited:
     place: str  # the class and the method: Ranking.length_penalty
     before: str
     after: str
-    cases: int  # that it was compared on, and agreed on all of them
+    cases: int  # that it was compared on
+    left_out: int = 0  # cases that it was not compared on: an answer of them is no number
+    apart: int = 0  # cases of those compared in which it does not agree
 
     @property
     def confidence(self) -> Confidence:
@@ -85,21 +87,32 @@ class Spread:
 
 
 @dataclass(frozen=True)
+class Confined:
+    """The methods of the reference with lines that run in every wrong answer and in no right one."""
+
+    places: tuple[str, ...]
+    wrong: int
+    right: int
+
+
+@dataclass(frozen=True)
 class Measured:
     """What is true of the wrong answers, whatever their cause."""
 
     condition: Condition | None = None
     relations: tuple[Deviant, ...] = ()
     spread: Spread | None = None
+    confined: Confined | None = None
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Measured:
         """The inverse of `dataclasses.asdict`."""
-        condition, spread = data["condition"], data["spread"]
+        condition, spread, confined = data["condition"], data["spread"], data.get("confined")
         return cls(
             Condition(**{**condition, "settings": tuple(condition["settings"])}) if condition else None,
             tuple(Deviant(**relation) for relation in data["relations"]),
             Spread(tuple(spread["wrong"]), tuple(spread["right"]), spread["answers"]) if spread else None,
+            Confined(**{**confined, "places": tuple(confined["places"])}) if confined else None,
         )
 
 

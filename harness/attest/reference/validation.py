@@ -36,6 +36,7 @@ class ConfigRules:
         self.check_options()
         self.check_rotated_width()
         self.check_scaling()
+        self.check_buckets()
         self.check_special_ids()
         self.check_training()
 
@@ -103,6 +104,12 @@ class ConfigRules:
         """The numbers of a rule that scales rotary angles, where there is one."""
         if "rotary_scaling" in self.reads and self.config.rotary_scaling != "none":
             check_scaling(self.config)
+
+    def check_buckets(self) -> None:
+        """The buckets of distances, where they are read."""
+        reads = "relative_buckets" in self.reads
+        if reads and ("positions" not in self.reads or self.config.positions == "relative"):
+            check_buckets(self.config)
 
     def check_special_ids(self) -> None:
         """A component that reads only pad_id takes one outside its vocabulary: then nothing is padding."""
@@ -314,6 +321,18 @@ def check_scaling(config: Config) -> None:
         )
     if config.rotary_scaling == "yarn" and config.rotary_base <= 1:
         raise ValueError(f"rotary_base={config.rotary_base!r} must be above 1 for yarn; give 10000")
+
+
+def check_buckets(config: Config) -> None:
+    """Two buckets for each side or more, and far distances beyond those that have a bucket each."""
+    buckets, distance = config.relative_buckets, config.relative_distance
+    if buckets < 4:
+        raise ValueError(f"relative_buckets={buckets} must be at least 4; give two or more for each side")
+    if distance <= buckets // 2:
+        raise ValueError(
+            f"relative_distance={distance} must be above half of relative_buckets={buckets}; "
+            f"use {buckets // 2 + 1} or more"
+        )
 
 
 def check_training_field(name: str, value: Any, rule: Rule) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from attest.contract.features import FEATURES
-from attest.records.failure import FEW, Deviant, Edited, Failure, Likeness, Measured, Replay
+from attest.records.failure import FEW, Confined, Deviant, Edited, Failure, Likeness, Measured, Replay
 from attest.report.rows import MilestoneRow
 
 
@@ -41,8 +41,11 @@ def edit_text(edit: Edited) -> str:
     """What the reference would have to say to give the same answers."""
     cases = _counted(edit.cases, "case")
     unsure = ", too few to be sure" if edit.confidence == "low" else ""
+    unsure += f", and {edit.left_out} were left out, where an answer is no number" if edit.left_out else ""
     read = f"`{edit.after}` in place of `{edit.before}`"
-    return f"the reference with {read} in {edit.place} (agrees on {edit.cases} of {cases}{unsure})"
+    return (
+        f"the reference with {read} in {edit.place} (agrees on {edit.cases - edit.apart} of {cases}{unsure})"
+    )
 
 
 def measured_text(measured: Measured) -> Iterator[str]:
@@ -59,6 +62,15 @@ def measured_text(measured: Measured) -> Iterator[str]:
     if spread is not None:
         wrong, right = (_listed(names) for names in (spread.wrong, spread.right))
         yield f"wrong is {wrong}, while {right} is right in {_each(spread.answers)}"
+    if measured.confined is not None:
+        yield _confined(measured.confined)
+
+
+def _confined(confined: Confined) -> str:
+    """Where the reference goes for wrong answers alone."""
+    places = " and ".join(confined.places)
+    wrong, right = _counted(confined.wrong, "wrong answer"), _counted(confined.right, "right one")
+    return f"lines of {places} run in each of {wrong} and in none of {right}"
 
 
 def _when(test: str) -> str:

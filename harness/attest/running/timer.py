@@ -44,6 +44,18 @@ def set_timer(seconds: float) -> None:
         faulthandler.dump_traceback_later(seconds + LAST, exit=True, file=_nowhere())
 
 
+def set_processor_timer(seconds: float) -> None:
+    """The same in processor time of this process: what it waits for, or a busy machine, does not count."""
+
+    def expired(signum: int, frame: FrameType | None) -> None:
+        _struck[:] = [f"did not finish within {seconds:g} s of processor time"]
+        raise Timeout(_struck[0])
+
+    _struck.clear()
+    signal.signal(signal.SIGPROF, expired)
+    signal.setitimer(signal.ITIMER_PROF, max(seconds, 1e-3), AGAIN)
+
+
 class Beats:
     """A thread that looks at the clock every second, and so sees when this process did not run at all."""
 
@@ -89,6 +101,7 @@ def struck() -> str:
 def cancel_timer() -> None:
     """Stop the clock."""
     signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.setitimer(signal.ITIMER_PROF, 0)
     faulthandler.cancel_dump_traceback_later()
 
 

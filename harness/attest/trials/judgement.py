@@ -15,11 +15,12 @@ from attest.outcomes import Timeout
 from attest.records.record import ERROR, FAIL, KNOWN, NOT_OFFERED, NOT_RUN, PASS, VERDICTS, Record
 from attest.records.verdicts import decides
 from attest.running.judging import Settings, judge
-from attest.running.timer import cancel_timer, set_timer
+from attest.running.timer import cancel_timer, set_processor_timer, set_timer
 from attest.spec import load_spec
 
 PROFILES = ("quick", "standard")
 SECONDS = {"quick": 90.0, "standard": 300.0}
+WAITING = 20.0  # times as long by the clock: many trials run beside each other, or beside other work
 
 # A faulty implementation of a file need not offer everything; a mutated one offered all of it before.
 LENIENT = frozenset(VERDICTS) - {FAIL, ERROR}
@@ -33,6 +34,13 @@ class Step:
     criterion: str
     profile: str
     seconds: float
+    cost: float = 0.0  # seconds that it took on an implementation that passes, where that is known
+    examples: int = 0  # only the first so many of each property's; 0: all
+
+    @property
+    def whole(self) -> bool:
+        """Whether the criterion is judged to its end, so that a pass says something."""
+        return not self.examples
 
 
 @dataclass(frozen=True)
@@ -78,8 +86,10 @@ class Progress:
     harness_failed: list[str] = field(default_factory=list)
     judged: dict[str, list[str]] = field(default_factory=dict)
 
-    def add(self, record: Record, accepted: frozenset[str]) -> None:
-        """Sort one record into what it shows."""
+    def add(self, record: Record, accepted: frozenset[str], *, whole: bool = True) -> None:
+        """Sort one record into what it shows. The first examples of a criterion can only refuse."""
+        if not whole and record.verdict not in (FAIL, ERROR):
+            return
         if record.verdict not in (NOT_OFFERED, NOT_RUN):
             self.judged.setdefault(record.profile, []).append(record.criterion)
         if record.internal:
@@ -100,11 +110,13 @@ def judgement(
     seed: int = 0,
     accepted: frozenset[str] = LENIENT,
     everything: bool = False,
+    any_level: bool = False,
     processor_seconds: float = math.inf,
 ) -> Judgement:
     """Take the steps in order until a must refuses; `everything` goes on to the end of that profile.
 
-    No step is begun when the process has used so much processor time.
+    With `any_level` a should or may ends it too. No step is begun when the process has used so much
+    processor time.
     """
     started, found = time.perf_counter(), Progress()
     _one_thread()
@@ -112,11 +124,13 @@ def judgement(
     for step in steps:
         if found.over and (not everything or step.profile != profile):
             break
+        if any_level and found.refusals:
+            break
         if time.process_time() > processor_seconds:
             break
         profile = step.profile
         if step.criterion not in [r.criterion for r in found.refusals]:
-            found.add(judged_once(implementation, step, seed), accepted)
+            found.add(judged_once(implementation, step, seed), accepted, whole=step.whole)
     return Judgement(
         tuple(found.refusals),
         tuple(found.judged.get(profile, ())),
@@ -127,14 +141,15 @@ def judgement(
 
 
 def judged_once(implementation: Any, step: Step, seed: int) -> Record:
-    """The record of one criterion, without shrinking and within its time."""
+    """The record of one criterion, without shrinking and within its time, of the processor."""
     spec = load_spec()
     criterion = spec.by_id[step.criterion]
     settings = Settings(profile=step.profile, seed=seed, spec_version=spec.version)
     impl = JudgedImplementation(implementation)
-    set_timer(step.seconds)
+    set_timer(WAITING * step.seconds)
+    set_processor_timer(step.seconds)  # last: it says what struck
     try:
-        return judge(criterion, unshrunk(step.criterion), impl, settings)
+        return judge(criterion, unshrunk(step.criterion, step.examples), impl, settings)
     except Timeout as late:  # it came between two statements of ours
         blank = Record(impl.name, criterion.id, criterion.milestone, criterion.level, profile=step.profile)
         return blank.but(reason=str(late))
@@ -142,9 +157,9 @@ def judged_once(implementation: Any, step: Step, seed: int) -> Record:
         cancel_timer()
 
 
-def unshrunk(criterion: str) -> list[Property]:
-    """The properties of a criterion, told to stop at the first failing case."""
-    return [replace(p, shrinks=False) for p in load_properties()[criterion]]
+def unshrunk(criterion: str, examples: int = 0) -> list[Property]:
+    """The properties of a criterion, told to stop at the first failing case, or after so many examples."""
+    return [replace(p, shrinks=False, most=examples) for p in load_properties()[criterion]]
 
 
 def ordered(ids: Sequence[str], seconds: Mapping[str, float]) -> list[str]:

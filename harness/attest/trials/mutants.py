@@ -7,26 +7,32 @@ import json
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from attest.registry import UsageError
 from attest.spec import load_spec
-from attest.trials.judgement import PROFILES, STRICT, Judgement, Refusal, Step, judgement, ordered
+from attest.trials.judgement import STRICT, Judgement, Refusal, Step, judgement, ordered
 from attest.trials.mutations import Mutation, mutated
 from attest.trials.processes import Ended, each_apart
 from attest.trials.reach import Reach
 from attest.trials.sources import Package, fingerprint, harness_fingerprint, load_changed
 
-CAUGHT, WEAKLY, SURVIVED, UNREACHED, BROKEN = (
+CAUGHT, WEAKLY, SURVIVED, UNREACHED, BROKEN, OPEN, EXPLAINED = (
     "caught",
-    "only should or may",
+    "caught by a should or may",
     "survived",
     "not reached",
     "harness failed",
+    "open",  # the first examples let it live, and it was not judged whole
+    "explained",  # it has an annotation and was not judged
 )
+
+# Most faults die by the first examples of some criterion. All criteria are therefore asked for their first
+# few, then for some more, before one is asked for all: the same examples in the same order.
+FIRST_EXAMPLES = (4, 16)
 
 # A mutant may loop for ever, and the machine may be busy: this much more than the implementation needs.
 PATIENCE, LEAST_SECONDS = 10.0, 20.0
@@ -34,13 +40,14 @@ PATIENCE, LEAST_SECONDS = 10.0, 20.0
 
 @dataclass(frozen=True)
 class Mutant:
-    """A mutation and the criteria that execute it."""
+    """A mutation and the criteria that execute it. One that lives and was not judged whole stays open."""
 
     package: Package
     mutation: Mutation
     steps: tuple[Step, ...]
     seed: int
     processor_seconds: float = math.inf
+    whole: bool = True
 
 
 @dataclass(frozen=True)
@@ -79,52 +86,65 @@ class Outcome:
         return cls(mutation, row["verdict"], refusal, **rest)
 
 
-class Experience:
-    """Which criteria have caught mutants of a function: they are asked first about the next one of it."""
+# What one mutant that a criterion has caught says of its next: of the same function, file, package. What
+# nobody has caught yet is worth a try, a should or may half of one.
+IN_FUNCTION, IN_FILE, ANYWHERE, UNTRIED = 1.0, 0.2, 0.02, 0.02
+START_SECONDS = 0.1  # before the first example of a criterion
 
-    def __init__(self) -> None:
-        self.caught: Counter[tuple[str, str, str]] = Counter()
+
+class Experience:
+    """Which criteria have caught mutants, and where: those are asked first about the next one there."""
+
+    def __init__(self, outcomes: Iterable[Outcome] = ()) -> None:
+        self.caught: Counter[tuple[str, ...]] = Counter()
+        for outcome in outcomes:
+            self.learn(outcome)
 
     def learn(self, outcome: Outcome) -> None:
         """Remember who caught it."""
         if outcome.refusal is not None:
-            self.caught[*_home(outcome.mutation), outcome.refusal.criterion] += 1
+            self.caught.update(_places(outcome.mutation, outcome.refusal.criterion))
 
     def ordered(self, mutant: Mutant) -> Mutant:
-        """The same criteria: profile by profile, musts first, the likeliest first, else as they were."""
+        """The same steps: the first examples of all, then more of them; the likeliest for its time first."""
         by_id = load_spec().by_id
 
-        def rank(step: Step) -> tuple[int, bool, int]:
-            before = self.caught[*_home(mutant.mutation), step.criterion]
-            return PROFILES.index(step.profile), by_id[step.criterion].level != "must", -before
+        def rank(step: Step) -> tuple[float, float]:
+            there, nearby, anywhere = (self.caught[p] for p in _places(mutant.mutation, step.criterion))
+            likely = IN_FUNCTION * there + IN_FILE * nearby + ANYWHERE * anywhere
+            likely += UNTRIED if by_id[step.criterion].level == "must" else UNTRIED / 2
+            return step.examples or math.inf, (START_SECONDS + step.cost) / likely
 
         return replace(mutant, steps=tuple(sorted(mutant.steps, key=rank)))
 
 
-def _home(mutation: Mutation) -> tuple[str, str]:
-    return mutation.file, mutation.function
+def _places(mutation: Mutation, criterion: str) -> list[tuple[str, ...]]:
+    return [(criterion, mutation.file, mutation.function), (criterion, mutation.file), (criterion,)]
 
 
 def mutants(
     package: Package,
     mutations: Sequence[Mutation],
-    reaches: Sequence[Sequence[Reach]],
+    reach: Sequence[Reach],
     seed: int,
+    *,
+    profile: str,
+    examples: Sequence[int] = (0,),
     processor_seconds: float = math.inf,
 ) -> list[Mutant]:
-    """Each mutation with its steps: musts first, the quickest first, profile by profile."""
-    return [
-        Mutant(package, m, tuple(s for reach in reaches for s in _steps(m, reach)), seed, processor_seconds)
-        for m in mutations
-    ]
+    """Each mutation with its steps at this profile: so many examples of each criterion, 0 for all of them."""
+    made = [[s for most in examples for s in _steps(m, reach, profile, most)] for m in mutations]
+    whole = 0 in examples
+    return [Mutant(package, m, tuple(s), seed, processor_seconds, whole) for m, s in zip(mutations, made)]
 
 
-def _steps(mutation: Mutation, reach: Sequence[Reach]) -> Iterator[Step]:
-    """A change outside every function may concern everything."""
+def _steps(mutation: Mutation, reach: Sequence[Reach], profile: str, most: int) -> Iterator[Step]:
+    """Musts first, the quickest first. A change outside every function may concern everything."""
     place = (mutation.file, mutation.line)
     concerned = {r.criterion: r for r in reach if r.usable and (not mutation.function or place in r.lines)}
     for id in ordered(list(concerned), {id: r.seconds for id, r in concerned.items()}):
-        yield Step(id, concerned[id].profile, LEAST_SECONDS + PATIENCE * concerned[id].seconds)
+        cost = concerned[id].seconds
+        yield Step(id, profile, LEAST_SECONDS + PATIENCE * cost, cost, most)
 
 
 def judge_mutant(mutant: Mutant) -> Outcome:
@@ -141,32 +161,43 @@ def judge_mutant(mutant: Mutant) -> Outcome:
         first = mutant.steps[0]
         return Outcome(mutation, CAUGHT, Refusal(first.criterion, "must", first.profile, "error", str(error)))
     most = mutant.processor_seconds
-    found = judgement(implementation, mutant.steps, seed=mutant.seed, accepted=STRICT, processor_seconds=most)
-    return _outcome(mutation, found)
+    found = judgement(
+        implementation,
+        mutant.steps,
+        seed=mutant.seed,
+        accepted=STRICT,
+        any_level=True,
+        processor_seconds=most,
+    )
+    return _outcome(mutation, found, whole=mutant.whole)
 
 
-def _outcome(mutation: Mutation, found: Judgement) -> Outcome:
+def _outcome(mutation: Mutation, found: Judgement, *, whole: bool) -> Outcome:
     first, note = found.first, "; ".join(found.harness_failed)
-    verdict = BROKEN if note else SURVIVED
+    verdict = OPEN if not whole else BROKEN if note else SURVIVED
     if first is not None:
         verdict = CAUGHT if first.by_a_must else WEAKLY
     return Outcome(mutation, verdict, first, len(found.judged), found.profile, found.seconds, note)
 
 
 def judge_all(
-    chosen: Sequence[Mutant], *, workers: int, seconds: float | None, on_outcome: Callable[[Outcome], None]
+    chosen: Sequence[Mutant],
+    *,
+    workers: int,
+    deadline: float,
+    experience: Experience,
+    on_outcome: Callable[[Outcome], None],
 ) -> None:
-    """Report each outcome as it comes; no new mutant is begun after so many seconds."""
-    deadline, experience = None if seconds is None else time.monotonic() + seconds, Experience()
+    """Report each outcome as it comes. The deadline is one of the monotonic clock; none is begun after it."""
 
     def in_time() -> Iterator[Mutant]:
         for mutant in chosen:
-            if deadline is not None and time.monotonic() > deadline:
+            if time.monotonic() > deadline:
                 return
             if mutant.steps:
                 yield experience.ordered(mutant)
             else:
-                on_outcome(Outcome(mutant.mutation, UNREACHED))
+                on_outcome(Outcome(mutant.mutation, UNREACHED if mutant.whole else OPEN))
 
     for mutant, result in each_apart(judge_mutant, in_time(), workers=workers):
         outcome = _ended(mutant, result) if isinstance(result, Ended) else result

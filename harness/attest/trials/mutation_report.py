@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from attest.trials.mutants import BROKEN, CAUGHT, WEAKLY, Outcome
+from attest.trials.mutants import BROKEN, CAUGHT, EXPLAINED, OPEN, WEAKLY, Outcome
 from attest.trials.survivors import EQUIVALENT, LIMIT, Annotations, annotation_of, contradicted
 
 
@@ -59,6 +59,10 @@ def totals(outcomes: Sequence[Outcome], annotations: Annotations, asked: int) ->
     yield f"{caught}; {crashing} of them by an exception or by not ending"
     faults = f"without {found.equivalent} equivalent ones {found.rate_of_faults:.1%}"
     yield f"{faults}; {limits} survivors are known limits"
+    if explained := sum(o.verdict == EXPLAINED for o in outcomes):
+        yield f"{explained} of those that live were not judged: an annotation says what they are"
+    if unsettled := sum(o.verdict == OPEN for o in outcomes):
+        yield f"{unsettled} of those that live met the first examples of each criterion only"
 
 
 def document(outcomes: Sequence[Outcome], annotations: Annotations, asked: int) -> dict[str, Any]:

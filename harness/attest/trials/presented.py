@@ -13,7 +13,7 @@ from attest.diagnosis.likeness import diagnose
 from attest.judging.catalogue import defects
 from attest.judging.property import costly_criteria
 from attest.outcomes import Timeout
-from attest.records.failure import Condition, Deviant
+from attest.records.failure import Condition, Confined, Deviant
 from attest.records.record import FAIL
 from attest.registry import BrokenPlugin, load, offered, parse_request, sentence
 from attest.report.wording import likenesses_text, measured_text
@@ -120,10 +120,11 @@ def trial(
 
 
 def steps(who: Presented, asked: Asked) -> Iterator[Step]:
-    """The criteria that concern it, at quick and then at the profile asked for."""
+    """The criteria that concern it: a faulty one may die at quick, a correct one meets what was asked."""
     chosen = [c for c in load_spec().criteria if _concerns(who, asked, c.id)]
     costly = costly_criteria()
-    for profile in PROFILES[: PROFILES.index(asked.profile) + 1]:
+    first = PROFILES.index(asked.profile) if who.correct else 0
+    for profile in PROFILES[first : PROFILES.index(asked.profile) + 1]:
         for criterion in sorted(chosen, key=lambda c: c.id in costly):
             seconds = COSTLY_SECONDS if criterion.id in costly else SECONDS[profile]
             yield Step(criterion.id, profile, seconds)
@@ -195,10 +196,16 @@ def said_of(implementation: Any, refusal: Refusal, seed: int) -> Said:
     return Said(
         "; ".join((text, *measured_text(found.measured))),
         names,
-        tuple(edit.place for edit in found.edits),
+        (*(edit.place for edit in found.edits), *_confined_to(found.measured.confined)),
         found.measured.condition,
         found.measured.relations,
     )
+
+
+def _confined_to(confined: Confined | None) -> tuple[str, ...]:
+    """The method that only wrong answers run; of several the classes alone, so that none is named."""
+    places = confined.places if confined is not None else ()
+    return places if len(places) == 1 else tuple(f"{place.partition('.')[0]}." for place in places)
 
 
 def _ended(who: Presented, asked: Asked, ended: Ended) -> Tried:

@@ -57,9 +57,10 @@ def fingerprint(files: Iterable[Path]) -> str:
 
 @cache
 def harness_fingerprint() -> str:
-    """The same of everything that judges."""
+    """The same of everything that judges: neither the commands nor what puts mutants to the criteria."""
     home = Path(attest.__file__).parent
-    return fingerprint(sorted(p for p in home.rglob("*.py") if "trials" not in p.parts))
+    judging = (p for p in home.rglob("*.py") if not {"trials", "cli"} & set(p.relative_to(home).parts))
+    return fingerprint(sorted(judging))
 
 
 def load_changed(package: Package, changed: Mapping[Path, Callable[[str], ast.Module]]) -> Any:

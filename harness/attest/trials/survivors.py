@@ -69,6 +69,11 @@ def annotation_of(outcome: Outcome, annotations: Annotations) -> Annotation | No
     return annotations.get(key_of(outcome.mutation))
 
 
+def explained_last(mutations: Sequence[Mutation], annotations: Annotations) -> list[Mutation]:
+    """The same; what becomes of those with an annotation is known best."""
+    return sorted(mutations, key=lambda m: key_of(m) in annotations)
+
+
 def contradicted(outcomes: Sequence[Outcome], annotations: Annotations) -> list[Annotation]:
     """Annotations of mutants that were caught: what they say is no longer true."""
     caught = [o for o in outcomes if o.verdict in (CAUGHT, WEAKLY)]

@@ -12,7 +12,8 @@ relations to the right answers it has (`how`). These are written before the diag
 The criteria are put to it in the order of what stands on what, so the first must that fails is the one that
 a report names first to fix; that failure is then diagnosed as a report does it. With the map that
 `attest mutate` left of what each criterion executes, the criteria that do not execute the fault are left out.
-With `at=cause` only the criteria under `cause` are put to it, which says nothing of the first to fix.
+With `at=cause` only the criteria under `cause` are put to it, which says nothing of the first to fix;
+`workers=1` judges one fault at a time.
 """
 
 from __future__ import annotations
@@ -113,10 +114,11 @@ def read_faults(request: str, path: Path, reach: Path | None) -> list[Fault]:
     """Those that the file speaks of; an error where the source has changed so that one is not found."""
     package = package_of(request)
     places = json.loads(reach.read_text(encoding="utf-8"))["reach"] if reach else None
-    by_text = {
-        (m.function, m.before, m.after, m.nth): m for m in package_mutations(package.files, package.root)
-    }
     rows = tomllib.loads(path.read_text(encoding="utf-8"))["fault"]
+    # To list the mutants takes seconds; faults that are given as text need none.
+    mutants = any("old" not in row for row in rows)
+    listed = package_mutations(package.files, package.root) if mutants else ()
+    by_text = {(m.function, m.before, m.after, m.nth): m for m in listed}
     return [_fault(package, row, by_text, places) for row in rows]
 
 
@@ -210,8 +212,9 @@ def main(arguments: Sequence[str]) -> int:
     request, path, *rest = arguments
     judged = diagnosed_at_cause if "at=cause" in rest else diagnosed
     reach = next((Path(word) for word in rest if word.endswith(".json")), None)
+    workers = next((int(word.removeprefix("workers=")) for word in rest if word.startswith("workers=")), 2)
     found = []
-    for fault, result in each_apart(judged, read_faults(request, Path(path), reach), workers=2):
+    for fault, result in each_apart(judged, read_faults(request, Path(path), reach), workers=workers):
         found.append(result if isinstance(result, Diagnosed) else Diagnosed(fault))
         print("\n".join(list(lines(found[-1:]))[:2]), file=sys.stderr, flush=True)
     print("\n".join(lines(found)))

@@ -199,7 +199,7 @@ class Eager:
 
     def relative_buckets(self, offsets: Array, buckets: int, distance: int, causal: bool = False) -> Array:
         given = torch.tensor(np.array(offsets, order="C"))
-        check_buckets(given, buckets, distance)
+        check_buckets(given, buckets, distance, causal)
         return positions.relative_buckets(given, int(buckets), int(distance), causal).numpy()
 
     def relative_bias(self, config: Config) -> CheckedComponent:

@@ -62,13 +62,19 @@ def check_heads(num_heads: Any) -> None:
         raise ValueError(f"num_heads={num_heads!r} is not a positive integer; give 1 or more")
 
 
-def check_buckets(offsets: Tensor, buckets: Any, distance: Any) -> None:
-    """Of `relative_buckets`."""
+def check_buckets(offsets: Tensor, buckets: Any, distance: Any, causal: bool = False) -> None:
+    """Of `relative_buckets`. Near distances have a bucket each, half of those of their side."""
     if offsets.is_floating_point() or offsets.dtype == torch.bool:
         raise ValueError(f"offsets dtype={offsets.dtype} is not whole; give key minus query positions")
     for name, value in (("buckets", buckets), ("distance", distance)):
         if not is_whole(value, 1):
             raise ValueError(f"{name}={value!r} is not a positive integer; give 1 or more")
+    sides = 1 if causal else 2
+    near = buckets // sides // 2
+    if not near:
+        raise ValueError(f"buckets={buckets} leaves no near distance a bucket; give {2 * sides} or more")
+    if distance <= near:
+        raise ValueError(f"distance={distance} is not above the {near} near ones; give more")
 
 
 def check_ids(name: str, ids: Tensor, vocab: int, max_len: int | None = None) -> None:

@@ -33,7 +33,13 @@ Rule = tuple[Callable[[Any], bool], str]
 _SIZE: Rule = (lambda v: is_whole(v, 1), "is not a positive integer; give 1 or more")
 _INDEX: Rule = (lambda v: is_whole(v, 0), "is not an index; give an integer from 0")
 _SHARE: Rule = (lambda v: is_number(v) and 0 <= v < 1, "is outside [0, 1); give a share below one")
-_RATE: Rule = (lambda v: is_number(v) and v > 0, "is not a positive number; give one, such as 1e-3")
+
+
+def _positive(remedy: str) -> Rule:
+    return lambda v: is_number(v) and v > 0, f"is not a positive number; {remedy}"
+
+
+_RATE = _positive("give one, such as 1e-3")
 _AT_LEAST_ZERO: Rule = (
     lambda v: is_number(v) and v >= 0,
     "is negative or not a number; give 0 or more",
@@ -61,10 +67,13 @@ _RULES: dict[str, Rule] = {
     **dict.fromkeys(("bos_id", "eos_id", "mask_id", "warmup", "seed", "segments"), _INDEX),
     "pad_id": _or_none(_INDEX),
     **dict.fromkeys(("dropout", "label_smoothing", "momentum", "beta1", "beta2"), _SHARE),
-    **dict.fromkeys(("norm_eps", "peak_rate", "adam_eps", "rotary_base", "projection_scale"), _RATE),
-    **dict.fromkeys(("attention_scale", "score_cap"), _or_none(_RATE)),
+    **dict.fromkeys(("norm_eps", "peak_rate", "adam_eps"), _RATE),
+    "rotary_base": _positive("give one, such as 10000"),
+    "projection_scale": _positive("give 1 to scale nothing"),
+    "attention_scale": _or_none(_positive("give None for 1 / sqrt(d)")),
+    "score_cap": _or_none(_positive("give None for no cap")),
     "rotary_factor": (lambda v: is_number(v) and v >= 1, "is not a number from 1; give 1 to scale nothing"),
-    **dict.fromkeys(("rotary_slow_turns", "rotary_fast_turns"), _RATE),
+    **dict.fromkeys(("rotary_slow_turns", "rotary_fast_turns"), _positive("give a number of turns")),
     "num_classes": (lambda v: is_whole(v, 2), "is not an integer from 2; give two classes or more"),
     "rotary_fraction": (lambda v: is_number(v) and 0 < v <= 1, "is outside (0, 1]; give 1 for all of a head"),
     "clip_norm": (lambda v: v == math.inf or _RATE[0](v), "is not positive; give inf to clip nothing"),
@@ -174,6 +183,8 @@ def check_config(operation: str, config: Config) -> None:
         _check_heads(config, fields)
     if "rotary_scaling" in fields:
         _check_scaling(config)
+    if operation == "relative_bias" or ("relative_buckets" in fields and config.positions == "relative"):
+        _check_buckets(config)
     if "eos_id" in fields:
         _check_special_ids(config)
     if "source_vocab" in fields:
@@ -220,6 +231,18 @@ def _check_scaling(config: Config) -> None:
         raise ValueError(f"rotary_slow_turns={slow} is not below rotary_fast_turns={fast}; give less")
     if config.rotary_scaling == "yarn" and config.rotary_base <= 1:
         raise ValueError(f"rotary_base={config.rotary_base} is not above 1; yarn takes its logarithm")
+
+
+def _check_buckets(config: Config) -> None:
+    """Near distances have a bucket each, up to half of all: the others share what lies beyond these."""
+    buckets, distance = config.relative_buckets, config.relative_distance
+    if buckets < 4:
+        raise ValueError(f"relative_buckets={buckets} is below 4; give two or more for each side")
+    if distance <= buckets // 2:
+        raise ValueError(
+            f"relative_distance={distance} is not above half of relative_buckets={buckets}; "
+            f"give {buckets // 2 + 1} or more"
+        )
 
 
 def _check_special_ids(config: Config) -> None:

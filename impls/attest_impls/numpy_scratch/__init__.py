@@ -81,7 +81,7 @@ class NumpyScratch:
     name = "numpy_scratch"
     description = "numpy only, with hand-written gradients"
     dtypes = DTYPES
-    padding = ("none", "right", "left")
+    padding = ("none", "right", "left", "packed")
     supports: ClassVar[Sequence[Mapping[str, Any]]] = [NETWORK, {"operations": TEXT, **NETWORK, **OPTIONS}]
 
     length_mask = staticmethod(masks.length_mask)

@@ -46,7 +46,7 @@ def positive_sizes(config: Config, *names: str) -> None:
         value = getattr(config, name)
         if name == "d_ff" and value is None:
             continue
-        require(is_integer(value) and value > 0, name, value, "is not a positive integer", "give one, as 64")
+        require(is_integer(value) and value > 0, name, value, "is not a positive integer", "give 1 or more")
 
 
 def heads(config: Config) -> None:
@@ -77,7 +77,8 @@ def attention_heads(config: Config) -> None:
     one_of("window_sides", config.window_sides, ("before", "both"))
     require(isinstance(config.sinks, bool), "sinks", config.sinks, "is neither True nor False", "try False")
     rotary(config, config.d_head if config.positions == "rotary" else None)
-    relative(config)
+    if config.positions == "relative":
+        relative(config)
     layer_norm(config)
     rate("dropout", config.dropout)
 
@@ -114,7 +115,12 @@ def scaling(config: Config) -> None:
 
 
 def relative(config: Config) -> None:
+    """Half of the buckets are for near distances, the others for what lies beyond them."""
     positive_sizes(config, "num_heads", "relative_buckets", "relative_distance")
+    n, far = config.relative_buckets, config.relative_distance
+    require(n >= 4, "relative_buckets", n, "is below 4", "give two or more for each side")
+    rule = f"is not above half of relative_buckets={n}"
+    require(far > n // 2, "relative_distance", far, rule, f"give {n // 2 + 1} or more")
 
 
 def rate(name: str, value: float) -> None:

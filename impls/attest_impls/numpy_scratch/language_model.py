@@ -192,7 +192,11 @@ class LanguageModel(TextModel):
     def forward(self, ids: Array, rng: Random | None) -> tuple[Array, Cache]:
         real = self.real(ids)
         positions = self.positions(real, np.zeros(len(ids), int))  # (B, T)
-        place = placed(self.config, positions, positions, real[:, None, None, :], True)
+        return self.at(ids, positions, real[:, None, :], rng)
+
+    def at(self, ids: Array, positions: Array, visible: Array, rng: Random | None) -> tuple[Array, Cache]:
+        """ids at positions (B, T) that see keys by (B, 1 or T, T), none behind their own."""
+        place = placed(self.config, positions, positions, visible[:, None], True)
         x, embedded = self.embed(ids, positions, rng)  # (B, T, D)
         x, read = self.through(self.decoder, x, place, rng)
         logits, projected = self.projection.forward(x * self.config.projection_scale)  # (B, T, V)

@@ -35,16 +35,19 @@ class CrossEntropy(Layer):
         mask: Array = np.ones(labels.shape, bool) if self.pad_id is None else labels != self.pad_id
         return mask
 
-    def forward(self, logits: Array, labels: Array, count: int | None = None) -> tuple[Array, Cache]:
+    def forward(
+        self, logits: Array, labels: Array, count: int | None = None, real: Array | None = None
+    ) -> tuple[Array, Cache]:
         """The sum of the losses divided by `count`, which is the number of real labels unless it is given.
 
-        Who works through a large batch in parts gives the number of the whole: the parts then add up.
+        Who works through a large batch in parts gives the number of the whole: the parts then add up. `real`
+        (B, T) says which labels count where padding is not all that does not.
         """
         log_p = log_softmax(logits)  # (B, T, V)
         losses = -np.take_along_axis(log_p, labels[..., None], axis=-1)[..., 0]  # (B, T)
         if self.smoothing:
             losses = (1 - self.smoothing) * losses - self.smoothing * log_p.mean(axis=-1)
-        real = self.real(labels)  # (B, T)
+        real = self.real(labels) if real is None else real  # (B, T)
         divisor = max(int(real.sum()) if count is None else count, 1)  # padding alone: 0 and not 0 / 0
         # Padding is left out by a choice and not by a factor of zero: 0 * nan is nan.
         loss = np.where(real, losses, 0).sum() / divisor

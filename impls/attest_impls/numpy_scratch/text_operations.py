@@ -11,7 +11,7 @@ import numpy as np
 
 from attest.contract import Array, Arrays, Config
 
-from . import arguments, language_model
+from . import arguments, language_model, packing
 from .component import Component, Cotangent, Outputs
 from .embedding import position_table
 from .generation import generate
@@ -177,24 +177,49 @@ class TextComponent(Component[LanguageModel]):
         return {} if table is None else {"positions": table.copy()}
 
     def ids(self, name: str, value: Array) -> Array:
-        """At least one column, inside the vocabulary, and no longer than positions that end."""
-        ids = arguments.id_array(name, value, self.config.target_vocab)
-        arguments.require(ids.shape[1] > 0, f"{name}.shape", ids.shape, "is empty", "give at least one id")
+        """As `any_ids`, and no longer than positions that end."""
+        ids = self.any_ids(name, value)
         if self.config.ends_at_max_len:
             arguments.length_within(name, ids.shape[1], self.config.max_len)
         return ids
 
+    def any_ids(self, name: str, value: Array) -> Array:
+        """At least one column, inside the vocabulary."""
+        ids = arguments.id_array(name, value, self.config.target_vocab)
+        arguments.require(ids.shape[1] > 0, f"{name}.shape", ids.shape, "is empty", "give at least one id")
+        return ids
+
 
 class LanguageModelOperation(TextComponent):
-    """ids (B, T) to logits (B, T, V)."""
+    """ids (B, T) to logits (B, T, V); with `lengths` the rows hold documents side by side."""
 
-    def run(self, rng: Random | None, *, ids: Array) -> Outputs:
+    packed_loss = CrossEntropy(None)
+
+    def run(self, rng: Random | None, *, ids: Array, lengths: Array | None = None) -> Outputs:
+        if lengths is not None:
+            return self.run_packed(self.any_ids("ids", ids), lengths, rng)
         logits, cache = self.layer.forward(self.ids("ids", ids), rng)
-        return {"logits": logits}, cache
+        return {"logits": logits}, (cache, None)
+
+    def run_packed(self, ids: Array, lengths: Array, rng: Random | None) -> Outputs:
+        """The loss is the mean over the tokens that follow another of their document."""
+        layout = packing.laid_out(packing.check_lengths(self.config, lengths, ids), ids.shape[1])
+        logits, cache = self.layer.at(ids, layout.positions, layout.own, rng)
+        loss, judged = self.packed_loss.forward(logits[:, :-1], ids[:, 1:], real=layout.goes_on)
+        return {"logits": logits, "loss": loss}, (cache, judged)
 
     def back(self, cotangent: Cotangent, cache: Cache) -> dict[str, Array]:
-        self.layer.backward(cotangent("logits"), cache)
+        read, judged = cache
+        dlogits = cotangent("logits")
+        if judged is not None:
+            dlogits = dlogits.copy()
+            dlogits[:, :-1] += self.packed_loss.backward(cotangent("loss"), judged)
+        self.layer.backward(dlogits, read)
         return {}
+
+    def packed(self, *, ids: Array, lengths: Array) -> Arrays:
+        """logits (B, T, V) and loss () of several documents in each row."""
+        return self(ids=ids, lengths=lengths)
 
     def start(self, rows: int) -> TextState:
         good = arguments.is_integer(rows) and rows > 0

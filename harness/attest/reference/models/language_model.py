@@ -52,12 +52,20 @@ class ReferenceLanguageModel(ReferenceModel):
             return self.release(self.outputs("packed", self.scope(), given))
 
     def accept_packed(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """Documents that fit into their rows."""
-        given = self.accept(inputs)
+        """Documents that fit into their rows; it is they that end at max_len, not the rows."""
+        given = {name: np.asarray(x) for name, x in inputs.items()}
+        self.check_inputs({**given, "ids": given["ids"][:, : self.config.max_len]})
+        self.check_ids("ids", given["ids"], self.config.target_vocab)
+        self.check_length("a document", int(given["lengths"].max(initial=0)))
         longest, room = int(given["lengths"].sum(axis=1).max(initial=0)), given["ids"].shape[1]
         if longest > room:
             raise ValueError(f"lengths sum to {longest} in a row of {room} ids; give shorter documents")
         return given
+
+    def check_length(self, name: str, length: int) -> None:
+        """How many documents there are is no number of positions."""
+        if name != "lengths":
+            super().check_length(name, length)
 
     def gradients(self, inputs: Arrays, cotangents: Arrays) -> Gradients:
         """Of a call, or of `packed` where the inputs have lengths."""

@@ -39,7 +39,12 @@ WRONG: dict[Holds, tuple[Any, ...]] = {  # whatever the field
 # What a field that takes any number from 0 does not take.
 NO_NUMBERS = (-1e-5, math.inf, math.nan)
 # A text compares with numbers only by an exception of its own, which names neither field nor value.
-MORE: dict[str, tuple[Any, ...]] = {"dropout": (1.5, math.inf, "0.1"), "num_heads": (-4, "4")}
+# One class is no question.
+MORE: dict[str, tuple[Any, ...]] = {
+    "dropout": (1.5, math.inf, "0.1"),
+    "num_heads": (-4, "4"),
+    "num_classes": (1,),
+}
 
 
 def wrong_values(operation: str, name: str, rule: Rule) -> tuple[Any, ...]:

@@ -20,7 +20,12 @@ from attest.checks.arrays import expect_close, expect_shape
 from attest.contract import Architecture, Array
 from attest.evidence import current, note_case
 from attest.judging.property import print_drawn
-from attest.milestones.m06_generation.cases.generation import LONG_FIELDS, DecodingCase, model_fields
+from attest.milestones.m06_generation.cases.generation import (
+    DEEP_FIELDS,
+    LONG_FIELDS,
+    DecodingCase,
+    model_fields,
+)
 from attest.outcomes import Expected, Violation
 from attest.reference.oracle import expected
 
@@ -247,10 +252,12 @@ def cache_cases(draw: st.DrawFn, *, scripted: bool = True) -> CacheCase:
     return CacheCase(**fields, script=draw(scripts()) if scripted else "")
 
 
-# 40 tokens and more behind a prompt of 70, one step or many at a time, with reorders on the way.
+# 40 tokens and more behind a prompt of 70, one step or many at a time, with reorders on the way; and some
+# tokens of a deep model, whose cache holds six layers.
 LONG_SCRIPTS = (
     CacheCase(**LONG_FIELDS, script="o.s0:18.s0:1.r0:1-0-1.s0:15.w0:36", seed=1),
     CacheCase(**LONG_FIELDS, script="o.w0:40.r0:1-0.w0:4", norm="pre", dtype="float64", seed=2),
+    CacheCase(**DEEP_FIELDS, script="o.s0:3.r0:1-0-1.s0:1.w0:4", seed=3),
 )
 
 

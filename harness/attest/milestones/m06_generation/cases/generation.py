@@ -337,6 +337,10 @@ def outputs(symbols: int, limit: int) -> int:
 
 # 40 tokens behind a prompt of 70: beyond windows of 16, 32 and 64. With this seed the tokens keep changing.
 LONG_FIELDS: dict[str, Any] = {"B": 2, "S": 70, "D": 24, "H": 4, "decoders": 2, "symbols": 20, "room": 128}
+# As deep as the paper's model, with a vocabulary beyond 256 and a width that is no power of two.
+DEEP_FIELDS: dict[str, Any] = {
+    "B": 2, "S": 9, "D": 72, "H": 4, "encoders": 6, "decoders": 6, "symbols": 297, "room": 16
+}  # fmt: skip
 LONG_OUTPUT = GenerationCase(**LONG_FIELDS, norm="pre", limit=40, eos=-1e4, dtype="float64")
 LONG_BEAM = BeamCase(**LONG_FIELDS, norm="pre", limit=40, eos=-1e4, W=2, K=2, dtype="float64")
 # Twice the default width of four, so that a width that is ignored or capped shows.

@@ -24,9 +24,10 @@ ALONE = 1e6  # the same where the others must not count: what they are is lost i
 
 def without_bias(config: Config, architecture: Architecture, made: Parameters, offsets: Array) -> Parameters:
     """These parameters, with about `offsets` (V,) added to the logits of every position."""
-    table = made["embedding.weight"].copy()
+    name = _table(made)
+    table = made[name].copy()
     table[:, 0] = APART * (1 + table.std())  # above what sinusoids can take away
-    kept = {**made, **_kept_apart(made), "embedding.weight": table}
+    kept = {**made, **_kept_apart(made), name: table}
     last = architecture.last_norm(config)
     if f"{last}.bias" in kept:  # a norm that subtracts the mean could turn the feature's sign
         kept[f"{last}.weight"][0], kept[f"{last}.bias"][0] = 0.0, 1.0
@@ -35,18 +36,23 @@ def without_bias(config: Config, architecture: Architecture, made: Parameters, o
 
 def always_saying(config: Config, architecture: Architecture, made: Parameters, logits: Array) -> Parameters:
     """Parameters of a model whose logits are these (V,) at every position, to six digits or better."""
-    table = np.zeros_like(made["embedding.weight"])
+    table = np.zeros_like(made[_table(made)])
     table[:, 0] = ALONE
     silent = {name: np.zeros_like(x) for name, x in made.items() if name.endswith(WRITES)}
     last = architecture.last_norm(config)
     gain = np.zeros_like(made[f"{last}.weight"])
     gain[0] = 1.0
     weight = np.zeros_like(made[f"{architecture.projection}.weight"])
-    kept = {**made, **_kept_apart(made), **silent, "embedding.weight": table, f"{last}.weight": gain}
+    kept = {**made, **_kept_apart(made), **silent, _table(made): table, f"{last}.weight": gain}
     kept |= {name: np.zeros_like(made[name]) for name in (f"{last}.bias",) if name in made}
     return _read_from_feature(
         config, architecture, {**kept, f"{architecture.projection}.weight": weight}, logits
     )
+
+
+def _table(made: Parameters) -> str:
+    """The name of the embedding of what is written."""
+    return "embedding.weight" if "embedding.weight" in made else "target_embedding.weight"
 
 
 def _kept_apart(made: Parameters) -> Parameters:
@@ -73,7 +79,8 @@ def _read_from_feature(
     probe = np.zeros_like(made[name])
     probe[:, 0] = 1.0
     ids = np.array([[i for i in range(len(probe)) if i != config.pad_id][: config.max_len]])
-    level = expected(architecture.operation, config, {**made, name: probe}, {architecture.written: ids})
+    read = architecture.reading(ids[:, :1], ids)
+    level = expected(architecture.operation, config, {**made, name: probe}, read)
     weight = made[name].copy()
     weight[:, 0] = offsets / np.median(level["logits"].value)
     return {**made, name: weight}

@@ -103,6 +103,20 @@ class reorder_clears_the_past(Cache):
 
 
 @defect("M6.3")
+class memory_of_four_layers(Cache):
+    """From the fifth layer on a step reads the memory of the fourth."""
+
+    def start(self, source: Array, p: Scope) -> State:
+        state = super().start(source, p)
+        read = [state.layers[min(i, 3)] for i in range(len(state.layers))]
+        layers = tuple(
+            replace(layer, memory_keys=other.memory_keys, memory_values=other.memory_values)
+            for layer, other in zip(state.layers, read)
+        )
+        return replace(state, layers=layers)
+
+
+@defect("M6.3")
 class stale_cache(Cache):
     """All decodings write into the same buffers, so a second start spoils the first."""
 

@@ -53,7 +53,7 @@ def a_script_of_steps_equals_the_full_pass(impl: JudgedImplementation, case: Cac
 @verifies("M6.3", effort=ONCE)
 @given(case=named(*LONG_SCRIPTS))
 def a_long_script_equals_the_full_pass(impl: JudgedImplementation, case: CacheCase) -> None:
-    """Nothing is forgotten within 70 tokens, in one row or several."""
+    """Nothing is forgotten within 70 tokens or six layers, in one row or several."""
     CacheRun(impl, case).play(case.script)
 
 

@@ -22,10 +22,10 @@ TURNED = ("query", "key", "query_norm", "key_norm")  # the parameters whose rows
 
 
 def models(
-    *schemes: str, paddings: tuple[str, ...] = ("none", "left")
+    *schemes: str, paddings: tuple[str, ...] = ("none", "left"), beside: str = ""
 ) -> st.SearchStrategy[LanguageModelCase]:
-    """Models with one of these kinds of positions and whatever else is claimed."""
-    wants = tuple(f"positions:{scheme}" for scheme in schemes)
+    """Models with one of these kinds of positions, the options `beside` it, and whatever else is claimed."""
+    wants = tuple(f"positions:{scheme}{beside}" for scheme in schemes)
     return language_model_cases(wants=wants, paddings=paddings, min_length=3)
 
 

@@ -43,6 +43,14 @@ class slope_exponent_off_by_one(Alibi):
 
 
 @defect("M7.8")
+class slopes_of_32_heads_repeat(Alibi):
+    """Heads beyond the 32nd have the slopes of the first 32 again."""
+
+    def slopes(self, heads: int) -> Array:
+        return np.resize(super().slopes(min(heads, 32)), heads)
+
+
+@defect("M7.8")
 class slopes_reversed(Alibi):
     """The steepest slope comes last."""
 

@@ -5,6 +5,7 @@ Shapes: B rows, G key heads, t tokens so far, n new tokens, d width of a head.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -91,6 +92,16 @@ class positions_of_the_first_row(DecoderOnly):
     def positions(self, real: Array, before: Array) -> Array:
         found = super().positions(real, before)
         return np.repeat(found[:1], len(found), axis=0)
+
+
+@defect("M7.13")
+class cache_of_max_len(TextCache):
+    """A cache keeps the last max_len tokens, also where positions go on."""
+
+    def place(self, state: TextState, positions: Array) -> Where:
+        slots = np.arange(state.length)
+        held = slots >= state.length - max(self.config.max_len, positions.shape[1])
+        return super().place(replace(state, real=state.real & held), positions)
 
 
 @defect("M7.13")

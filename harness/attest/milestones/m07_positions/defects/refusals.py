@@ -78,6 +78,15 @@ class key_heads_made_to_divide(_Mended):
 
 
 @defect("M7.18")
+class far_distance_raised(_Mended):
+    """A farthest distance that is among the near ones is raised until it is not."""
+
+    def mended(self, config: Config) -> dict[str, Any]:
+        least = config.relative_buckets // 2 + 1
+        return {} if config.relative_distance >= least else {"relative_distance": least}
+
+
+@defect("M7.18")
 class odd_feature_not_turned(ReferenceComponent):
     """Of an odd width the last feature is passed through by `rotary`."""
 

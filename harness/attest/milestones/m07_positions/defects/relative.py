@@ -143,6 +143,14 @@ class relative_dropped_with_a_cache(Relative):
 
 
 @defect("M7.11")
+class two_sides_in_steps(Relative):
+    """A step of one token hides nothing, so its buckets are those of attention that is not causal."""
+
+    def bias(self, p: Scope, where: Where, T: int, S: int) -> Var | None:
+        return super().bias(p, where.but(causal=where.causal and (T > 1 or S == 1)), T, S)
+
+
+@defect("M7.11")
 class two_sides_although_causal(Relative):
     """Attention that is causal uses half of the buckets."""
 

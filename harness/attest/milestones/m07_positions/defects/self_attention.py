@@ -59,6 +59,15 @@ class norm_after_rotation(MultiHead):
 
 
 @defect("M7.7")
+class norm_of_heads_has_its_own_eps(MultiHead):
+    """The norm of queries and keys adds 1e-5 whatever is configured."""
+
+    def normed(self, x: Var, p: Scope, name: str) -> Var:
+        usual = self.parts.but(norm_eps=1e-5)
+        return usual.rms_norm(x, p.at(name)) if self.config.qk_norm else x
+
+
+@defect("M7.7")
 class norm_over_all_heads(MultiHead):
     """The mean square of queries is taken over all heads of a token."""
 

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from attest.boundary import JudgedImplementation
 from attest.checks.arrays import expect_near
+from attest.judging.named import ONCE, named
 from attest.judging.property import given, verifies
 from attest.milestones.m07_positions.checks import slopes_of
 from attest.reference.oracle import EPSILON
@@ -22,3 +23,10 @@ def slopes_are_those_of_the_paper(impl: JudgedImplementation, heads: int) -> Non
     # of their own take some roundings more.
     eps = EPSILON["float64" if seen.dtype == np.float64 else "float32"]
     expect_near(seen, wanted, 0.0, f"alibi_slopes of {heads} heads", relative=(8 + heads) * eps)
+
+
+@verifies("M7.8", effort=ONCE)
+@given(heads=named(40, 96, 112))
+def slopes_of_many_heads_are_those_of_the_paper(impl: JudgedImplementation, heads: int) -> None:
+    """As large models have: beyond 32 and 64, and no power of two."""
+    slopes_are_those_of_the_paper(impl, heads)

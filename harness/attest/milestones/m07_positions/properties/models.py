@@ -61,6 +61,14 @@ def relative_positions_count_on_in_steps(
     expect_steps(impl, case, cut)
 
 
+@verifies("M7.11", effort=0.5)
+@given(case=models("relative", beside=",relative_buckets:8,relative_distance:20"), cut=seeds())
+def far_buckets_count_on_in_steps(impl: JudgedImplementation, case: LanguageModelCase, cut: int) -> None:
+    """Of so few buckets that short texts reach the far ones, on one side as in the full pass."""
+    leave_out_unless_offered(impl, case.operation)
+    expect_steps(impl, case, cut)
+
+
 @verifies("M7.6")
 @given(case=models("rotary", "alibi", "relative", "learned", "sinusoidal", paddings=("left",)))
 def left_padding_moves_nothing(impl: JudgedImplementation, case: LanguageModelCase) -> None:
@@ -91,6 +99,15 @@ def other_positions_go_on_beyond_max_len(
 ) -> None:
     """With a smaller max_len the logits are the same: nothing wraps, nothing is cut, nothing is refused."""
     FORMULA.check(impl, case.but(room=max(1, case.T - missing)))
+
+
+@verifies("M7.13", effort=0.5)
+@given(case=models(*GO_ON), missing=st.integers(1, 3), cut=seeds())
+def steps_go_on_beyond_max_len(
+    impl: JudgedImplementation, case: LanguageModelCase, missing: int, cut: int
+) -> None:
+    """A cache holds more than max_len tokens: its steps give the logits of the full pass."""
+    expect_steps(impl, case.but(room=max(1, case.T - missing)), cut)
 
 
 @verifies("M7.13")

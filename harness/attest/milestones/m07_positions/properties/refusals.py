@@ -76,6 +76,25 @@ def a_rule_without_a_meaning_is_refused(impl: JudgedImplementation, case: Scaled
             expect_refused(turned(impl, case, config), what)
 
 
+BUCKETS: tuple[dict[str, Any], ...] = (
+    {"relative_buckets": 1, "relative_distance": 128},
+    {"relative_buckets": 8, "relative_distance": 1},
+    {"relative_buckets": 32, "relative_distance": 16},
+)
+
+
+@verifies("M7.18", effort=0.3)
+@given(case=self_attention_cases(schemes=("relative",)))
+def buckets_without_far_distances_are_refused(impl: JudgedImplementation, case: SelfAttentionCase) -> None:
+    """One bucket, and a distance within those that have a bucket each: no distance would share one."""
+    leave_out_unless_offered(impl, case.operation)
+    for changes in BUCKETS:
+        config = case.config.but(**changes)
+        if not impl.claims.refusal_asked(case.operation, config):
+            what = ", ".join(f"{name}={value!r}" for name, value in changes.items())
+            expect_refused(attended(impl, case, config), what)
+
+
 @verifies("M7.18a", effort=0.3)
 @given(case=self_attention_cases(schemes=("rotary",)))
 def the_refusal_names_the_argument(impl: JudgedImplementation, case: SelfAttentionCase) -> None:

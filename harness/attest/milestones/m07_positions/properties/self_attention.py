@@ -43,6 +43,17 @@ law_holds(
 )
 law_holds(
     FORMULA,
+    "M7.7",
+    self_attention_cases(
+        schemes=ROTARY, wants=",qk_norm:true,norm_eps:0.001", kinds=("unit", "init", "tiny")
+    ),
+    "self_attention",
+    name="the_norm_of_heads_has_the_eps_of_the_config",
+    sentence="The norm of queries and keys adds the norm_eps that is configured, not one of its own.",
+    effort=0.5,
+)
+law_holds(
+    FORMULA,
     "M7.9",
     self_attention_cases(schemes=ALIBI, min_length=2),
     "self_attention",

@@ -90,6 +90,28 @@ def window_cases(draw: st.DrawFn, *, scripted: bool = False) -> WindowCase:
 
 
 @st.composite
+def wide_window_cases(draw: st.DrawFn) -> WindowCase:
+    """Windows beyond the slots that a cache may have been given, filled at once and then crossed."""
+    W = draw(st.sampled_from((129, 66)))
+    scripts = (f"s{W - 1}.s1.s1.s2.s9", f"s{W + 5}.s1.s7", f"s{W}.r.s1.s3", f"s{W - 3}.s9.s1")
+    return WindowCase(
+        B=draw(st.sampled_from((1, 2))),
+        T=2,
+        D=8,
+        H=2,
+        d_ff=8,
+        N=1,
+        V=9,
+        room=256,
+        script=draw(st.sampled_from(scripts)),
+        pick=draw(picks()),
+        wants=f"window:{W}",
+        dtype=draw(dtypes()),
+        seed=draw(seeds()),
+    )
+
+
+@st.composite
 def scripts(draw: st.DrawFn, W: int) -> str:
     """To W - 1, W, W + 1 or 3 W tokens at once or one by one, then on across the end of the window."""
     first = draw(st.sampled_from((W - 1, W, W + 1, 3 * W)))
@@ -102,7 +124,10 @@ def scripts(draw: st.DrawFn, W: int) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class PackedCase(TextCase):
-    """Documents side by side. `cut`: how rows are divided; behind the last document there may be padding."""
+    """Documents side by side. `cut`: how rows are divided; behind the last document there may be padding.
+
+    gaps: before some documents there is one of length 0, which is none.
+    """
 
     kind: ClassVar[str] = "packed"
 
@@ -119,7 +144,7 @@ class PackedCase(TextCase):
 
     @cached_property
     def lengths_of(self) -> Array:
-        """(B, N): the documents of each row; 0 where there are fewer."""
+        """(B, N): the documents of each row; 0 where there is none."""
         rows = [self._lengths(row) for row in range(self.B)]
         widest = max([1, *map(len, rows)])
         return np.array([row + [0] * (widest - len(row)) for row in rows], np.int64)
@@ -132,6 +157,7 @@ class PackedCase(TextCase):
         shortest = longest if self.cut == "one" else 1
         lengths: list[int] = []
         while (left := room - sum(lengths)) > 0:
+            lengths += [0] * (self.cut == "gaps" and int(rng.integers(0, 2)))
             lengths.append(int(rng.integers(shortest, min(longest, left) + 1)))
         return lengths
 
@@ -170,19 +196,23 @@ class PackedCase(TextCase):
 
 
 @st.composite
-def packed_cases(draw: st.DrawFn) -> PackedCase:
-    """Two and three documents in a row, documents of one token, one document, rows of padding."""
+def packed_cases(draw: st.DrawFn, *, window: int = 0) -> PackedCase:
+    """Two and three documents in a row, documents of one token, one document, rows of padding.
+
+    With a window they are long enough for it to hide something.
+    """
     H = draw(st.sampled_from((2, 1, 4)))
     return PackedCase(
         B=draw(st.sampled_from((2, 1, 3))),
-        T=draw(st.sampled_from((7, 5, 8, 11, 2, 1))),
+        T=draw(st.sampled_from((9, 11, 8) if window else (7, 5, 8, 11, 2, 1))),
         D=4 * H * draw(st.sampled_from((1, 2))),
         H=H,
         d_ff=draw(st.sampled_from((8, 5))),
         N=draw(st.sampled_from((1, 2))),
         V=draw(st.sampled_from((9, 7, 16))),
-        cut=draw(st.sampled_from(("some", "padded", "ones", "one"))),
+        cut=draw(st.sampled_from(("some", "one") if window else ("some", "padded", "ones", "one", "gaps"))),
         pick=draw(picks()),
+        wants=f"window:{window}" if window else "",
         dtype=draw(dtypes()),
         seed=draw(seeds()),
     )

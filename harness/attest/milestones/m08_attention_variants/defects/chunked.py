@@ -75,6 +75,15 @@ class mask_not_offset(Chunked):
         return super().allowed(allowed, 0, last - first)
 
 
+@defect("M8.7")
+class one_column_holds_for_one_block(Chunked):
+    """A mask whose last axis is 1 is read for the first block and no other."""
+
+    def allowed(self, allowed: Array | None, first: int, last: int) -> Array | None:
+        one = allowed is not None and allowed.shape[-1] == 1
+        return None if one and first else super().allowed(allowed, first, last)
+
+
 @defect("M8.7", "M8.8")
 class chunks_overlap(Chunked):
     """Blocks after the first begin one key early, which then counts twice."""
@@ -288,3 +297,12 @@ class first_length_kept(Chunked):
     def bounds(self, S: int) -> list[tuple[int, int]]:
         self.first = self.first or S
         return super().bounds(min(S, self.first))
+
+
+@defect("M8.16")
+class blind_queries_spoil_gradients_of_blocks(Chunked):
+    """Backwards, the 0 / 0 of a query without keys, which the output does not show, comes back as NaN."""
+
+    def divided(self, held: Running) -> Var:
+        output, blind = super().divided(held), held.total.value[..., None] == 0
+        return node(output.value, (output,), lambda g: (np.where(blind, np.nan, g),))

@@ -16,7 +16,7 @@ from attest.reference import ops
 from attest.reference.component import ReferenceComponent
 from attest.reference.parts.linear_attention import LinearAttention
 from attest.reference.parts.where import Where
-from attest.reference.tape import Array, Var, detach
+from attest.reference.tape import Array, Var, detach, node
 
 
 @defect("M8.10")
@@ -210,3 +210,24 @@ class linear_attention_writes_its_features(ReferenceComponent):
             if q.flags.writeable:
                 q[...] = np.where(q > 0, q + 1, np.exp(np.minimum(q, 0)))
         return found
+
+
+@defect("M8.16")
+class blind_rows_spoil_gradients(LinearAttention):
+    """Backwards, the 0 / 0 of a query without keys, which the output does not show, comes back as NaN."""
+
+    def divided(self, mixed: Var, total: Var) -> Var:
+        output, blind = super().divided(mixed, total), total.value[..., None] == 0
+        return node(output.value, (output,), lambda g: (np.where(blind, np.nan, g),))
+
+
+@defect("M8.10")
+class early_queries_read_the_first_key(LinearAttention):
+    """Causal with more queries than keys: those before the first key read it all the same."""
+
+    def allowed(self, where: Where, q: Var, k: Var) -> Array | None:
+        allowed = super().allowed(where, q, k)
+        if not where.causal or allowed is None or q.shape[-2] <= k.shape[-2]:
+            return allowed
+        early: Array = ~allowed.any(axis=-1, keepdims=True) & (np.arange(k.shape[-2]) == 0)
+        return np.asarray(allowed | early)

@@ -17,6 +17,7 @@ from attest.reference.assembly import Parts
 from attest.reference.component import ReferenceComponent
 from attest.reference.implementation import ReferenceImplementation
 from attest.reference.models.decoder_only import DecoderOnly
+from attest.reference.models.language_model import ReferenceLanguageModel
 from attest.reference.parts.attention import Attention
 from attest.reference.parts.chunked import Chunked
 from attest.reference.parts.heads import MultiHead
@@ -31,6 +32,33 @@ class mask_only(DecoderOnly):
 
     def packed_positions(self, documents: Array, lengths: Array) -> Array:
         return np.broadcast_to(np.arange(documents.shape[1]), documents.shape).copy()
+
+
+@defect("M8.12")
+class row_ends_at_an_empty_document(DecoderOnly):
+    """Documents behind one of length 0 count as padding."""
+
+    def documents(self, T: int, lengths: Array) -> Array:
+        return super().documents(T, lengths * np.cumprod(lengths > 0, axis=1))
+
+
+@defect("M8.12")
+class window_dropped_where_packed(DecoderOnly):
+    """A packed row is read without its window: the mask of documents takes its place."""
+
+    def packed(self, ids: Array, lengths: Array, p: Scope) -> dict[str, Var]:
+        if self.config.window is None:
+            return super().packed(ids, lengths, p)
+        return DecoderOnly.packed(self.parts.but(window=None).language_model, ids, lengths, p)
+
+
+@defect("M8.12")
+class row_ends_at_max_len(ReferenceLanguageModel):
+    """A packed row is refused where it is longer than max_len, although its documents are not."""
+
+    def accept_packed(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        self.check_length("ids", np.shape(inputs["ids"])[1])
+        return super().accept_packed(inputs)
 
 
 @defect("M8.12")

@@ -1,4 +1,4 @@
-"""Defects of sinks. Shapes: scores (..., T, S); a sink is (H, 1, 1), or () of one head."""
+"""Defects of sinks and caps. Shapes: scores (..., T, S); a sink is (H, 1, 1), or () of one head."""
 
 from __future__ import annotations
 
@@ -37,6 +37,26 @@ class sinks_scaled_like_scores(Attention):
 
     def beside_sinks(self, scores: Var, sinks: Var, allowed: Array | None) -> Var:
         return super().beside_sinks(scores, ops.scale(sinks, 1 / math.sqrt(self.config.d_head)), allowed)
+
+
+@defect("M8.15a")
+class sinks_dropped_in_steps(MultiHead):
+    """Queries that read a cache do not see their sink."""
+
+    def attend(self, query: Var, k: Var, v: Var, p: Scope, where: Where) -> dict[str, Var]:
+        if query.shape[1] == k.shape[2]:
+            return super().attend(query, k, v, p, where)
+        return MultiHead.attend(self.parts.but(sinks=False).heads, query, k, v, p, where)
+
+
+@defect("M8.15")
+class cap_dropped_in_steps(MultiHead):
+    """Scores of queries that read a cache are not capped."""
+
+    def attend(self, query: Var, k: Var, v: Var, p: Scope, where: Where) -> dict[str, Var]:
+        if query.shape[1] == k.shape[2]:
+            return super().attend(query, k, v, p, where)
+        return MultiHead.attend(self.parts.but(score_cap=None).heads, query, k, v, p, where)
 
 
 @defect("M8.15a")

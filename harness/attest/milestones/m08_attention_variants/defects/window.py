@@ -55,6 +55,23 @@ class window_symmetric(Masks):
         return np.asarray(np.abs(distance) < _window(self))
 
 
+@defect("M8.4")
+class window_of_at_most_64(Masks):
+    """A window beyond 64 is one of 64."""
+
+    def near(self, distance: Array) -> Array:
+        return np.asarray((distance >= 0) & (distance < min(_window(self), 64)))
+
+
+@defect("M8.4")
+class window_in_whole_tiles(Masks):
+    """A window beyond 32 ends with its tile: it is rounded up to a multiple of 32."""
+
+    def near(self, distance: Array) -> Array:
+        W = _window(self)
+        return np.asarray((distance >= 0) & (distance < (W if W <= 32 else -(-W // 32) * 32)))
+
+
 class _BothSides(Masks):
     """A window that is wrong only where it opens to both sides."""
 
@@ -309,3 +326,13 @@ class window_of_zero_sees_all(ReferenceComponent):
             self.config = self.config.but(window=None)
             self.parts = self.parts.but(window=None)
         super().check_config()
+
+
+@defect("M8.6")
+class ring_of_64_slots(TextCache):
+    """A cache keeps the last 64 tokens, whatever the window is."""
+
+    def place(self, state: TextState, positions: Array) -> Where:
+        slots = np.arange(state.length)
+        held = slots >= state.length - max(64, positions.shape[1])
+        return super().place(replace(state, real=state.real & held), positions)

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from attest.boundary import JudgedComponent, JudgedImplementation
-from attest.checks.arrays import expect_close
+from attest.checks.arrays import expect_close, expect_gradients, expect_zero
 from attest.contract import Array
 from attest.evidence import note_case
 from attest.judging.cases import seeds
@@ -16,6 +16,7 @@ from attest.milestones.m08_attention_variants.cases.chunked import ChunkedCase, 
 from attest.outcomes import Expected
 
 NAME = "chunked_attention"
+BLIND = ("mask", "length", "causal")  # how a query comes to see nothing
 
 law_holds(
     FORMULA,
@@ -42,7 +43,7 @@ def every_size_of_a_block(impl: JudgedImplementation, case: ChunkedCase) -> None
 
 
 @verifies("M8.7", effort=0.3)
-@given(case=chunked_cases(masks=("pairs", "late"), causal=False), way=st.sampled_from(("mask", "length")))
+@given(case=chunked_cases(masks=("pairs", "late"), causal=False), way=st.sampled_from(BLIND))
 def a_query_without_keys_gets_zeros(impl: JudgedImplementation, case: ChunkedCase, way: str) -> None:
     """Its output is zero and its log_sum_exp minus infinity; the others are as the formula says."""
     inputs, _ = case.blinded(way)
@@ -50,6 +51,32 @@ def a_query_without_keys_gets_zeros(impl: JudgedImplementation, case: ChunkedCas
     for name, seen in component(**inputs).items():
         if name in wanted:
             expect_close(seen, wanted[name], f"{name} beside a blind query", factor=component.widening)
+
+
+@verifies("M8.7", effort=0.3)
+@given(case=chunked_cases(masks=("none",), causal=False, min_keys=2))
+def a_mask_of_one_column_holds_for_every_block(impl: JudgedImplementation, case: ChunkedCase) -> None:
+    """With a mask (T, 1) a query sees every key or none; one who does not take it refuses it."""
+    sees = case.rng(5).random((case.T, 1)) < 0.5
+    sees[case.seed % case.T] = False
+    component, inputs = case.loaded(impl), case.with_inputs(mask=sees)
+    seen = component.accepted(**inputs)
+    if seen is not None:
+        wanted = case.expected_for(inputs)["output"]
+        expect_close(seen["output"], wanted, "output", factor=2 * component.widening)
+
+
+@verifies("M8.16", effort=0.3)
+@given(case=chunked_cases(masks=("pairs", "keys"), causal=False), way=st.sampled_from(("mask", "length")))
+def blind_queries_do_not_spoil_gradients_of_blocks(
+    impl: JudgedImplementation, case: ChunkedCase, way: str
+) -> None:
+    """Beside a query without keys gradients are finite and right; its own are zero."""
+    case = case.sharpest(impl)
+    component, (inputs, blind) = case.loaded(impl), case.blinded(way)
+    seen = component.gradients(inputs, case.cotangents())
+    expect_gradients(seen, case.gradients_for(inputs), factor=component.widening)
+    expect_zero(seen.inputs["q"][blind], "the gradient of a query that sees nothing")
 
 
 def merged(parts: list[dict[str, Array]]) -> tuple[Array, Array]:

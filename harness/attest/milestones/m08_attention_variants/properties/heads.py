@@ -9,9 +9,15 @@ from attest.boundary import JudgedImplementation
 from attest.checks.arrays import expect, expect_close, expect_near, expect_refused, expect_same_bits
 from attest.contract.parameters import shapes
 from attest.evidence import note_case
+from attest.judging.cases import seeds
 from attest.judging.laws import FORMULA, GRADIENTS, SIDE_EFFECTS_IN_TRAINING
 from attest.judging.property import given, verifies
+from attest.milestones.m07_positions.checks import expect_steps, leave_out_unless_offered
 from attest.milestones.m08_attention_variants.cases.heads import HeadsCase, called, heads_cases
+from attest.milestones.m09_models_of_today.cases.language_models import (
+    LanguageModelCase,
+    language_model_cases,
+)
 from attest.outcomes import Expected
 from attest.reference.oracle import EPSILON
 
@@ -165,6 +171,27 @@ def a_sink_counts_as_one_key(impl: JudgedImplementation) -> None:
     seen = case.loaded(impl, given)(**{**case.inputs, "x": np.ones_like(case.inputs["x"])})["output"]
     wanted = np.broadcast_to(np.array([1 / 2, 2 / 3, 3 / 4])[:, None], seen.shape)
     expect_near(seen, wanted, 16 * EPSILON[case.dtype], "output")
+
+
+def texts(wants: str) -> st.SearchStrategy[LanguageModelCase]:
+    """Language models with an option, read behind padding too."""
+    return language_model_cases(wants=(wants,), paddings=("none", "left"), min_length=3)
+
+
+@verifies("M8.15", effort=0.5)
+@given(case=texts("score_cap:1.5"), cut=seeds())
+def scores_are_capped_in_steps(impl: JudgedImplementation, case: LanguageModelCase, cut: int) -> None:
+    """Steps through a cache have the logits of the full pass."""
+    leave_out_unless_offered(impl, case.operation)
+    expect_steps(impl, case, cut)
+
+
+@verifies("M8.15a", effort=0.5)
+@given(case=texts("sinks:true"), cut=seeds())
+def sinks_take_their_share_in_steps(impl: JudgedImplementation, case: LanguageModelCase, cut: int) -> None:
+    """Steps through a cache have the logits of the full pass."""
+    leave_out_unless_offered(impl, case.operation)
+    expect_steps(impl, case, cut)
 
 
 @verifies("M8.16", effort=0.5)

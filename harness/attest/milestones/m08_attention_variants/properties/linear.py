@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from attest.boundary import JudgedComponent, JudgedImplementation
-from attest.checks.arrays import expect, expect_close, expect_zero
+from attest.checks.arrays import expect, expect_close, expect_gradients, expect_zero
 from attest.contract import Array
 from attest.judging.laws import FORMULA, GRADIENTS, REFUSALS, SIDE_EFFECTS, law_holds
 from attest.judging.property import given, verifies
@@ -100,6 +100,31 @@ def hidden_keys_of_linear_attention_are_deleted(impl: JudgedImplementation, case
         seen = component(**inputs)["output"][:1]
         wanted = Expected(whole[row : row + 1], case.output.bound[row : row + 1])
         expect_close(seen, wanted, f"row {row} without its hidden keys", factor=2 * component.widening)
+
+
+@verifies("M8.10", effort=0.3)
+@given(case=linear_cases(causal=True, masks=("none",)), more=st.integers(1, 3))
+def queries_before_the_first_key_are_zero(impl: JudgedImplementation, case: LinearCase, more: int) -> None:
+    """Causal with more queries than keys: those that stand before every key get zeros."""
+    case = case.but(T=case.S + more)
+    component = case.loaded(impl)
+    seen = component(**case.inputs)["output"]
+    expect_close(seen, case.output, "output", factor=component.widening)
+    blind = case.T - case.S
+    expect_zero(seen[:, :, :blind], "output of a query before the first key")
+
+
+@verifies("M8.16", effort=0.3)
+@given(case=linear_cases(causal=False))
+def a_row_without_keys_does_not_spoil_gradients(impl: JudgedImplementation, case: LinearCase) -> None:
+    """Where a row hides every key, gradients are finite and right; those of its queries are zero."""
+    case = case.sharpest(impl)
+    mask = np.broadcast_to(case.allowed, (case.B, 1, case.S)).copy()
+    mask[0] = False
+    inputs, component = case.with_inputs(mask=mask), case.loaded(impl)
+    seen = component.gradients(inputs, case.cotangents())
+    expect_gradients(seen, case.gradients_for(inputs), factor=component.widening)
+    expect_zero(seen.inputs["q"][0], "the gradient of queries without keys")
 
 
 @verifies("M8.10", effort=0.3)

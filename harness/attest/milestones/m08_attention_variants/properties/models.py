@@ -8,7 +8,11 @@ from attest.boundary import JudgedComponent, JudgedImplementation
 from attest.checks.arrays import expect, expect_close, expect_same_bits
 from attest.contract import Array
 from attest.judging.property import given, verifies
-from attest.milestones.m08_attention_variants.cases.models import WindowCase, window_cases
+from attest.milestones.m08_attention_variants.cases.models import (
+    WindowCase,
+    wide_window_cases,
+    window_cases,
+)
 from attest.outcomes import Expected
 from attest.reference.oracle import expected
 
@@ -34,6 +38,18 @@ def a_stack_reaches_back_by_its_windows(impl: JudgedImplementation, case: Window
 @given(case=window_cases(scripted=True))
 def a_windowed_cache_equals_the_full_pass(impl: JudgedImplementation, case: WindowCase) -> None:
     """Steps to and across the end of the window, of one token and of many, also after tokens taken back."""
+    expect_script(impl, case)
+
+
+@verifies("M8.6", effort=0.3)
+@given(case=wide_window_cases())
+def a_cache_holds_a_wide_window(impl: JudgedImplementation, case: WindowCase) -> None:
+    """Windows of 66 and 129 tokens, filled and crossed: no cache ends before its window does."""
+    expect_script(impl, case)
+
+
+def expect_script(impl: JudgedImplementation, case: WindowCase) -> None:
+    """Every step of the script gives the logits of the full pass."""
     component = case.loaded(impl)
     state, ids = component.start(case.B), np.zeros((case.B, 0), np.int64)
     for turn, word in enumerate(case.script.split(".")):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 import numpy as np
+from hypothesis import strategies as st
 
 from attest.boundary import JudgedImplementation
 from attest.checks.arrays import expect, expect_close, expect_gradients, expect_refused, expect_same_bits
@@ -68,6 +69,28 @@ def the_packed_loss_is_that_of_the_documents(impl: JudgedImplementation, case: P
 def bound_of(case: PackedCase) -> Array:
     """Logits alone are off by their bound, and move a loss by at most twice that."""
     return np.asarray(2 * float(np.max(case.wanted["logits"].bound, initial=0.0)))
+
+
+@verifies("M8.12", effort=0.3)
+@given(case=packed_cases())
+def a_row_may_be_longer_than_the_positions(impl: JudgedImplementation, case: PackedCase) -> None:
+    """Positions count from 0 in each document, so max_len is a limit of documents and not of their row."""
+    short = case.but(room=max(1, int(case.lengths_of.max())))
+    component = short.loaded(impl)
+    seen = component.method("packed", **short.packing)["logits"]
+    logits = np.where(inside(short), seen, short.wanted["logits"].value)
+    what = f"logits of a row of {case.T} tokens with max_len={short.room}"
+    expect_close(logits, short.wanted["logits"], what, factor=component.widening)
+
+
+@verifies("M8.12", effort=0.5)
+@given(case=st.one_of(packed_cases(window=2), packed_cases(window=1), packed_cases(window=3)))
+def packed_documents_have_their_window(impl: JudgedImplementation, case: PackedCase) -> None:
+    """Each document of a row, the last one too, looks back as far as it does alone."""
+    component = case.loaded(impl)
+    seen = component.method("packed", **case.packing)["logits"]
+    logits = np.where(inside(case), seen, case.wanted["logits"].value)
+    expect_close(logits, case.wanted["logits"], "packed logits", factor=component.widening)
 
 
 @verifies("M8.12", effort=0.5)

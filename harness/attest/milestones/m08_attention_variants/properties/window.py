@@ -13,6 +13,9 @@ from attest.milestones.m08_attention_variants.cases.heads import HeadsCase, call
 from attest.outcomes import Expected
 
 WINDOWS = ("2", "3", "1", "T-1", "T", "T+1", "T+9")
+# Beside and beyond the tiles of kernels, and beyond what was hard-coded (NVIDIA-NeMo/Megatron-Bridge#2656).
+WIDE = ("129", "65", "100", "33", "127", "128")
+LONG = 150
 
 
 def plain_windows() -> st.SearchStrategy[HeadsCase]:
@@ -40,6 +43,24 @@ def a_key_is_seen_for_a_window_and_no_longer(impl: JudgedImplementation, case: H
     expect_same_bits(after[:, ~reached], before[:, ~reached], f"output beyond the window of token {place}")
     still = [int(t) for t in np.flatnonzero(reached) if (after[:, t] == before[:, t]).all()]
     expect(not still, f"output at {still} does not see token {place} within a window of {case.W}, should")
+
+
+def wide_windows() -> st.SearchStrategy[HeadsCase]:
+    """Windows of up to 129 positions in a sequence of 150."""
+    drawn = heads_cases(window=WIDE, masks=("none",), at=("counted", "shifted"), regimes=("unit", "init"))
+    return drawn.map(lambda case: case.but(B=1, T=LONG))
+
+
+@verifies("M8.4", effort=0.5)
+@given(case=wide_windows(), place=st.integers(0, 20))
+def a_wide_window_is_exact(impl: JudgedImplementation, case: HeadsCase, place: int) -> None:
+    """Beyond the sizes of tiles too the output is that of the formula, and nothing sees further."""
+    FORMULA.check(impl, case)
+    component, x = case.loaded(impl), case.inputs["x"].copy()
+    x[:, place] = case.draw(case.rng(7), case.B, case.D)
+    before, after = (component(**case.with_inputs(x=given))["output"] for given in (case.inputs["x"], x))
+    beyond = np.arange(case.T) >= place + case.W
+    expect_same_bits(after[:, beyond], before[:, beyond], f"output beyond the window of token {place}")
 
 
 @verifies("M8.4", effort=0.5)

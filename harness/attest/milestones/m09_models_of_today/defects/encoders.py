@@ -232,6 +232,25 @@ class ids_counted_from_the_end(ReferenceComponent):
         return super().accept(inputs)
 
 
+@defect("M9.18d")
+class mask_may_be_padding(ReferenceComponent):
+    """The id of the mask may be that of padding: what is hidden is then no longer read."""
+
+    def check_special_ids(self) -> None:
+        masked = self.operation == "masked_language_model"
+        if not (masked and self.config.mask_id == self.config.pad_id):
+            super().check_special_ids()
+
+
+@defect("M9.18e")
+class one_class_taken(ReferenceComponent):
+    """A classifier with one class is built, and is always right."""
+
+    def check_options(self) -> None:
+        if self.operation != "classifier" or self.config.num_classes != 1:
+            super().check_options()
+
+
 @defect("M9.19b")
 class pads_the_callers_ids(ReferenceComponent):
     """Masks in the caller's ids are replaced by padding while the model looks at them."""

@@ -142,7 +142,7 @@ class buckets_learn_in_the_first_layer_only(Relative):
         return super().bias(p, where.but(table=leaf(where.table.value, eps=where.table.eps)), T, S)
 
 
-@defect("M9.14a")
+@defect("M9.14a", "M9.14c")
 class steps_lose_the_relative_bias(Relative):
     """Steps behind the first have no bias."""
 
@@ -150,7 +150,7 @@ class steps_lose_the_relative_bias(Relative):
         return None if where.offset else super().bias(p, where, T, S)
 
 
-@defect("M9.14a")
+@defect("M9.14a", "M9.14c")
 class cached_distances_begin_anew(Relative):
     """In a step, the query stands at position 0 and all keys kept before it at theirs."""
 

@@ -61,7 +61,7 @@ class text_cut_to_max_len(_TextTrainer):
         return super().inputs_and_labels({name: np.asarray(x)[:, :longest] for name, x in batch.items()})
 
 
-@defect("M9.20")
+@defect("M9.20", "M9.14b")
 class new_arrays_not_trained(_TextTrainer):
     """Gates, tables of positions and norms of heads are left out of the optimiser."""
 
@@ -118,9 +118,9 @@ class optimiser_of_text_decays(ReferenceOptimizer):
             self.values = {n: x * (1 - 0.01 * rate) if x.ndim > 1 else x for n, x in self.values.items()}
 
 
-@defect("M9.22")
+@defect("M9.22", "M9.14b")
 class new_arrays_not_saved(_TextTrainer):
-    """A checkpoint of a language model has the names of the older model, and the rest stays as built."""
+    """A checkpoint has the names of the older model, and the rest stays as built."""
 
     def load(self, directory: str) -> None:
         kept = {n: x for n, x in self.model.parameters().items() if any(word in n for word in NEW)}

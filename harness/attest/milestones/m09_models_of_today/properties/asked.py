@@ -1,8 +1,8 @@
-"""M9: what M5 and M6 ask of the encoder-decoder, asked of models with one stack."""
+"""M9: what M5 and M6 ask of the encoder-decoder, asked of models with one stack and of those like T5."""
 
 from __future__ import annotations
 
-from attest.contract import CLASSIFYING, DECODER_ONLY, MASKED
+from attest.contract import CLASSIFYING, DECODER_ONLY, MASKED, RELATIVE_ENCODER_DECODER
 from attest.judging.asking import asks
 
 asks(
@@ -73,6 +73,7 @@ RUNS = (
 asks(
     MASKED,
     {
+        "M9.18d": ("M5.12",),
         "M9.19b": ("the_trainer_leaves_no_trace",),
         "M9.30": (*STEPS, "tied_weights_stay_one_array"),
         "M9.30a": ("M5.3b",),
@@ -85,10 +86,20 @@ asks(
 asks(
     CLASSIFYING,
     {
+        "M9.18e": ("M5.12",),
         "M9.19b": ("the_trainer_leaves_no_trace",),
         "M9.33": STEPS,
         "M9.33a": ("M5.3b",),
         "M9.34": RUNS,
         "M9.35": ("M5.13",),
     },
+)
+
+asks(
+    RELATIVE_ENCODER_DECODER,
+    {
+        "M9.14b": ("M5.6", "M5.2a", "M5.11", "M5.13"),
+        "M9.14c": ("M6.1", "M6.2", "M6.3", "a_row_does_not_depend_on_its_neighbours"),
+    },
+    effort=0.5,
 )

@@ -19,6 +19,8 @@ SHAPES = {
     "encoder.0.norm0.bias": (3,),
     "source_embedding.weight": (7, 3),
 }
+# Arrays longer than 256, one beside the other.
+LONG_SHAPES = {"weight": (260, 3), "bias": (260,)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +35,17 @@ class UpdateCase(Case):
     eps: float = 1e-9
     decay: float = 0.01
     count: int = STEPS
+    layers: int = 0  # further ones, each with a long matrix and a long vector
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Of the parameters by name."""
+        further = {
+            f"decoder.{i}.feed_forward.inner.{name}": shape
+            for i in range(self.layers)
+            for name, shape in LONG_SHAPES.items()
+        }
+        return {**SHAPES, **further}
 
     @property
     def config(self) -> Config:
@@ -53,7 +66,7 @@ class UpdateCase(Case):
     def parameters(self, salt: int = 1) -> dict[str, Array]:
         """Away from zero, so that a decay shows."""
         rng = self.rng(salt)
-        drawn = {name: rng.uniform(0.5, 2.0, shape) for name, shape in SHAPES.items()}
+        drawn = {name: rng.uniform(0.5, 2.0, shape) for name, shape in self.shapes.items()}
         return {
             name: (value * rng.choice((-1.0, 1.0), value.shape)).astype(float_dtype(self.dtype))
             for name, value in drawn.items()
@@ -63,7 +76,7 @@ class UpdateCase(Case):
         """Each number has a size of its own; every third step the last array has none."""
         rng, sizes = self.rng(3, step), self.rng(4)
         made = {}
-        for name, shape in SHAPES.items():
+        for name, shape in self.shapes.items():
             size = 10.0 ** sizes.uniform(-6, 1, shape)
             made[name] = (size * rng.standard_normal(shape)).astype(float_dtype(self.dtype))
         if step % 3 == 2:
@@ -83,3 +96,7 @@ def update_cases() -> st.SearchStrategy[UpdateCase]:
         dtype=dtypes(),
         seed=seeds(),
     )
+
+
+# 25 arrays for 40 steps: after as many the correction 1 - 0.999^t is 0.04, far from 1.
+LARGE_UPDATE = UpdateCase(beta2=0.999, count=40, layers=10, seed=1)

@@ -83,6 +83,34 @@ class betas_exchanged(PlainAdam):
             self.config = kept
 
 
+@defect("M10.4")
+class velocity_of_sixteen_arrays(Momentum):
+    """From the 17th array on nothing is remembered."""
+
+    def direction(self, name: str, value: Array, g: Array, memory: Memory) -> Array:
+        if name not in memory.first and len(memory.first) >= 16:
+            return g
+        return super().direction(name, value, g, memory)
+
+
+@defect("M10.4a")
+class correction_ends_after_thirty_steps(PlainAdam):
+    """From then on the means are taken as they are."""
+
+    def correction(self, beta: float, memory: Memory) -> float:
+        return super().correction(beta, memory) if memory.steps <= 30 else 1.0
+
+
+@defect("M10.4b")
+class rows_beyond_256_do_not_decay(AdamW):
+    """A block of 256 rows decays, what is behind it does not."""
+
+    def decay(self, name: str, value: Array) -> Array:
+        lost = super().decay(name, value)
+        lost[256:] = 0.0
+        return lost
+
+
 @defect("M10.4a")
 class one_step_count_for_each_array(PlainAdam):
     """The count of steps goes on with every array instead of with every step."""

@@ -8,15 +8,17 @@ from attest.boundary import JudgedImplementation
 from attest.boundary.training import JudgedOptimizer
 from attest.checks.arrays import expect, expect_close, expect_near, expect_same_bits
 from attest.contract import Arrays, float_dtype
+from attest.judging.named import ONCE, named
 from attest.judging.property import given, verifies
-from attest.milestones.m10_first_principles.cases.updates import UpdateCase, update_cases
+from attest.milestones.m10_first_principles.cases.updates import LARGE_UPDATE, UpdateCase, update_cases
 from attest.outcomes import Expected
 from attest.reference.assembly import Parts
 from attest.reference.oracle import EPSILON
 from attest.reference.training.updates import UPDATES, Memory
 
-# A running sum that fades by 0.9 holds the roundings of about 1 / (1 - 0.9) = 10 steps. Adam has two of them,
-# each with 3 roundings a step, then a root, two divisions and a product: below 128 in all.
+# A running sum that fades by 0.9 holds the roundings of about 1 / (1 - 0.9) = 10 steps, one that fades more
+# slowly those of all steps: 40 at most. Adam has two of them, each with 3 roundings a step, of which the root
+# halves the second: 30 + 60, then a root, two divisions and a product: below 128 in all.
 ROUNDINGS = 128
 
 
@@ -54,6 +56,27 @@ def sgd_and_momentum_follow_their_formulas(impl: JudgedImplementation, case: Upd
     followed(impl, "sgd", case)
     if impl.offers("momentum"):
         followed(impl, "momentum", case)
+
+
+@verifies("M10.4", effort=ONCE)
+@given(case=named(LARGE_UPDATE))
+def sgd_and_momentum_follow_their_formulas_at_length(impl: JudgedImplementation, case: UpdateCase) -> None:
+    """Forty steps of 25 arrays, the longest of 780 numbers."""
+    sgd_and_momentum_follow_their_formulas(impl, case)
+
+
+@verifies("M10.4a", effort=ONCE)
+@given(case=named(LARGE_UPDATE))
+def adam_follows_its_formula_at_length(impl: JudgedImplementation, case: UpdateCase) -> None:
+    """Forty steps of 25 arrays, the longest of 780 numbers."""
+    followed(impl, "adam", case)
+
+
+@verifies("M10.4b", effort=ONCE)
+@given(case=named(LARGE_UPDATE))
+def adamw_follows_its_formula_at_length(impl: JudgedImplementation, case: UpdateCase) -> None:
+    """Forty steps of 25 arrays, the longest of 780 numbers."""
+    followed(impl, "adamw", case)
 
 
 @verifies("M10.4a", effort=0.3)

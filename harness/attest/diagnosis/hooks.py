@@ -1,0 +1,125 @@
+"""The reference with one value of one method in our hands: seen as it passes, and replaced."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import CodeType
+from typing import Any
+
+from attest.diagnosis.changes import TYPES_AND_NAMES
+from attest.diagnosis.edits import LONGHAND, RULES, asks_above, editable, function_of, made_of, tree_of
+from attest.diagnosis.executed import code_of
+from attest.judging.catalogue import assemble
+
+NAME = "__changed__"
+NEVER = frozenset({"self", "p", "where", "config"})  # objects, not values
+OBJECTS = frozenset({"parts", "config", "model", "value", "shape"})
+LONGEST = 60  # characters of an expression that is shown
+
+Alter = Callable[[Any, Mapping[str, Any]], Any]
+
+
+@dataclass
+class Hook:
+    """Called with a value and the names around it each time it is computed."""
+
+    alter: Alter | None = None
+
+    def __call__(self, value: Any, scope: Mapping[str, Any]) -> Any:
+        return value if self.alter is None else self.alter(value, scope)
+
+
+@dataclass(frozen=True)
+class Hooked:
+    """One expression of one method of the reference."""
+
+    place: str  # Attention.scale
+    text: str  # the expression as it reads
+    piece: type[Any]
+    hook: Hook = field(compare=False)
+
+    def build(self, alter: Alter | None) -> Any:
+        """An implementation in which each value of the expression is replaced by what `alter` makes of it."""
+        self.hook.alter = alter
+        return assemble(self.piece, "altered")
+
+
+def hooked(seen: frozenset[CodeType], nearest: str = "parts") -> Iterator[Hooked]:
+    """Every expression of every method that runs, those in this folder of the reference first."""
+    for kind in sorted(editable(), key=lambda kind: f".{nearest}." not in kind.__module__):
+        if kind in RULES:
+            continue
+        ran = [name for name, value in vars(kind).items() if code_of(value) in seen]
+        for name in ran:
+            yield from _hooked_in(kind, kind, name)
+        if kind in LONGHAND and set(vars(LONGHAND[kind])) & set(ran):
+            for name, value in vars(LONGHAND[kind]).items():
+                if code_of(value) is not None:
+                    yield from _hooked_in(kind, LONGHAND[kind], name)
+
+
+def _hooked_in(kind: type[Any], plain: type[Any], name: str) -> Iterator[Hooked]:
+    function = function_of(tree_of(plain.__module__), plain.__name__, name)
+    if function is None or asks_above(function):
+        return
+    namespace = vars(sys.modules[plain.__module__])
+    for owner, key, at, expression in places(function):
+        text = ast.unparse(expression)
+        if len(text) > LONGEST:
+            text = "its result" if isinstance(owner, ast.Return) else "`" + text[: LONGEST - 3] + "...`"
+        hook = Hook()
+        names = ast.Call(ast.Name("locals", ast.Load()), [], [])
+        call = ast.Call(ast.Name(NAME, ast.Load()), [expression, names], [])
+        _put(owner, key, at, call)
+        try:
+            made = made_of(function, {**namespace, NAME: hook})
+        finally:
+            _put(owner, key, at, expression)
+        if made is not None:
+            piece = type(kind.__name__, (plain,), {name: made[name]})
+            yield Hooked(f"{kind.__name__}.{name}", text, piece, hook)
+
+
+def _put(owner: ast.AST, key: str, at: int | None, node: ast.AST) -> None:
+    if at is None:
+        setattr(owner, key, node)
+    else:
+        getattr(owner, key)[at] = node
+
+
+Place = tuple[ast.AST, str, int | None, ast.expr]
+
+
+def places(function: ast.FunctionDef) -> Iterator[Place]:
+    """Each expression of a function whose value may be replaced, outermost first."""
+    waiting: list[ast.AST] = list(function.body)
+    while waiting:
+        owner = waiting.pop(0)
+        if isinstance(owner, ast.Raise | ast.Assert | ast.JoinedStr):
+            continue
+        for key, value in ast.iter_fields(owner):
+            if key in TYPES_AND_NAMES and isinstance(owner, ast.stmt | ast.arg):
+                continue
+            for at, node in enumerate(value if isinstance(value, list) else [value]):
+                if not isinstance(node, ast.AST):
+                    continue
+                waiting.append(node)
+                if isinstance(node, ast.expr) and _is_a_value(owner, key, node):
+                    yield owner, key, at if isinstance(value, list) else None, node
+
+
+def _is_a_value(owner: ast.AST, key: str, node: ast.expr) -> bool:
+    if key in ("func", "target", "targets", "slice", "optional_vars") or isinstance(owner, ast.Slice):
+        return False
+    if not isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
+        return False
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, int | float) and not isinstance(node.value, bool)
+    if isinstance(node, ast.Attribute):
+        return node.attr not in OBJECTS and not (isinstance(owner, ast.Attribute))
+    if isinstance(node, ast.Name):
+        return node.id not in NEVER and not isinstance(owner, ast.Attribute | ast.Subscript)
+    return isinstance(node, ast.BinOp | ast.UnaryOp | ast.Compare | ast.Call | ast.IfExp | ast.Subscript)
