@@ -4,6 +4,7 @@ import base64
 import json
 import re
 from importlib.resources import files
+from pathlib import Path
 
 import jsonschema
 import numpy as np
@@ -380,6 +381,25 @@ def test_code_without_modules_is_narrowed_down_by_depth_and_surgery(weights, pie
     found = examine("mine", build, "language_model", checkpoint.config, checkpoint.parameters, {"ids": ids})
     assert (found.way, found.first_wrong) == ("depth", place)
     assert note in found.notes
+
+
+GPT2 = """
+class Other:
+    name = "other"
+    families = ("gpt2",)
+    def language_model(self, config):
+        raise NotImplementedError
+def attest_implementations():
+    return [Other()]
+"""
+
+
+def test_weights_of_another_family_are_refused_in_one_sentence(attest, weights):
+    Path("other.py").write_text(GPT2)
+    code, out, errors = attest("compare", "--impl", "other.py", "--weights", str(weights))
+    assert (code, out) == (2, "")
+    said = "other is of the family gpt2, and these weights are of llama (positions='rotary', norm_kind='rms',"
+    assert said in " ".join(errors.split())
 
 
 def test_bad_requests_are_one_sentence(attest, weights, tmp_path):

@@ -91,15 +91,6 @@ def test_a_port_may_narrow_its_family():
     assert "tie=True is not claimed" in claims.outside("language_model", config_of("llama", tie=True))
 
 
-def test_a_family_may_have_one_width_of_the_feed_forward_network():
-    claims, inside = claims_of(Port(("bloom",))), config_of("bloom")
-    assert claims.outside("language_model", inside) == ""
-    wide = inside.but(d_ff=24)
-    assert claims.outside("language_model", wide) == "language_model with d_ff=24 is not claimed"
-    assert claims.nearest("language_model", wide).inner_width == 4 * wide.d_model
-    assert "d_ff 4 * d_model" in family_named("bloom").says()
-
-
 @pytest.mark.parametrize(
     ("declared", "fault"),
     [
@@ -159,7 +150,6 @@ inherits = "llama"
         ),
         (GOOD + "[fixed]\nnorm = 'after'", "mine.toml: fixed.norm='after' is unknown; use one of post, pre"),
         (GOOD + "[fixed]\ntie = 1", "mine.toml: fixed.tie=1 is of the wrong kind"),
-        (GOOD + "[free]\nd_ff = [8]", "free.d_ff is no option of the config"),
         (GOOD + "[fixed]\ntie = true", "mine.toml: free.tie is in fixed too; keep one of them"),
         (GOOD + "[free]\ntie = []", "mine.toml: free.tie=[] is no list of values"),
         (
@@ -262,6 +252,15 @@ def test_names_for_every_layer_and_alternatives():
         "d.0.inner": ("layers.0.wi_1",),
         "d.1.inner": ("layers.1.wi_1",),
     }
+
+
+def test_the_network_of_bloom_has_the_width_that_is_asked_for():
+    pytest.importorskip("transformers")
+    from attest.adapters.huggingface import transformers_model
+
+    config = config_of("bloom", d_ff=24)
+    found = transformers_model(family_named("bloom"), config).parameters()
+    assert {n: x.shape for n, x in found.items()} == dict(shapes("language_model", config))
 
 
 def test_the_width_of_a_head_is_not_rounded_for_transformers():

@@ -20,6 +20,7 @@ from attest.adapters.rope import rope_parameters
 from attest.adapters.t5_settings import settings_of
 from attest.adapters.torch import TorchComponent, seeded
 from attest.contract import DECODER_ONLY, ENCODER_DECODER, Array, Arrays, Config
+from attest.contract.parameters import shapes
 from attest.families import Family
 
 
@@ -37,7 +38,21 @@ def transformers_module(family: Family, config: Config, attention: str | None = 
         module.model_dim = (
             config.projection_scale**-2
         )  # T5 scales its output by model_dim ** -0.5, nothing else
+    _widen(module, family, config)
     return module
+
+
+def _widen(module: Any, family: Family, config: Config) -> None:
+    """Give the feed-forward networks their width in code whose config has none, as that of Bloom."""
+    if "inner_width" in family.huggingface.fields.values():
+        return
+    wanted, names = shapes(family.operation, config), family.names_for(config)
+    for canonical, own in names.items():
+        if ".feed_forward." in canonical and own.endswith(".weight"):
+            owner, _, last = own.removesuffix(".weight").rpartition(".")
+            rows, columns = wanted[canonical]
+            bias = getattr(module.get_submodule(owner), last).bias is not None
+            setattr(module.get_submodule(owner), last, torch.nn.Linear(columns, rows, bias))
 
 
 def transformers_settings(family: Family, config: Config) -> dict[str, Any]:

@@ -94,7 +94,24 @@ def _subject(text: str, checkpoint: Checkpoint) -> Any:
         raise UsageError(str(error)) from None
     if not callable(getattr(subject, checkpoint.family.operation, None)):
         raise UsageError(f"{subject.name} does not offer {checkpoint.family.operation}; offer it to compare")
+    _check_family(subject, checkpoint)
     return subject
+
+
+def _check_family(subject: Any, checkpoint: Checkpoint) -> None:
+    """One of the families that it declares fixes nothing that is otherwise in this checkpoint."""
+    from attest.contract.claims import claims_of
+    from attest.families import family_named
+    from attest.registry import UsageError
+
+    config, named = checkpoint.config, claims_of(subject).families
+    other = [[n for n, v in family_named(f).fixed.items() if getattr(config, n) != v] for f in named]
+    if other and all(other):
+        told = ", ".join(f"{name}={getattr(config, name)!r}" for name in min(other, key=len)[:3])
+        raise UsageError(
+            f"{subject.name} is of the family {', '.join(named)}, and these weights are of "
+            f"{checkpoint.family.name} ({told}); name an implementation of it"
+        )
 
 
 def _inputs(checkpoint: Checkpoint, ids: str, tokens: int, seed: int) -> dict[str, Any]:

@@ -258,8 +258,7 @@ def _family_space(name: str, narrower: Mapping[str, Any], taken: Mapping[str, Va
             if given == ANY
             else Values(tuple(given), named=tuple(given))
         )
-    sizes = {n: narrowed(n, (value,)) for n, value in family.fixed.items() if n not in OPTIONS}
-    return Space({**options, **sizes, **taken}, frozenset(family.operations), name)
+    return Space({**options, **taken}, frozenset(family.operations), name)
 
 
 def _told(name: str, given: Any) -> str:

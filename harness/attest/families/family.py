@@ -73,14 +73,12 @@ class Family:
 
     def says(self) -> str:
         """One line for a list: what is fixed and what is free."""
-        fixed = ", ".join(f"{name} {_word(value, name)}" for name, value in self.fixed.items())
+        fixed = ", ".join(f"{name} {_word(value)}" for name, value in self.fixed.items())
         free = ", ".join(name for name, given in self.free.items() if given == ANY or len(given) > 1)
         return f"{fixed}; free: {free}"
 
 
-def _word(value: Any, name: str) -> str:
-    if name == "d_ff" and value is None:
-        return "4 * d_model"
+def _word(value: Any) -> str:
     return str(value).lower() if value is None or isinstance(value, bool) else str(value)
 
 

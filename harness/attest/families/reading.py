@@ -21,7 +21,6 @@ KEYS = frozenset(
 )
 TABLES = ("fixed", "free", "names", "huggingface")
 DTYPES = ("float64", "float32", "bfloat16", "float16")
-SIZES = (("fixed", "d_ff"),)  # false: four times d_model, in code that has no other width
 LARGEST_FILE = 200_000  # bytes; the longest of ours has 6,000
 
 
@@ -129,7 +128,7 @@ def _texts(path: Path, data: Mapping[str, Any], key: str) -> list[str]:
 
 def _value(path: Path, where: str, name: str, value: Any) -> Any:
     """A value of an option; false stands for None where a number or a word may be left out."""
-    if name not in OPTIONS and (where, name) not in SIZES:
+    if name not in OPTIONS:
         refuse(path, f"{where}.{name} is no option of the config; {nearest(name, OPTIONS)}")
     rule = RULES[name]
     if value is False and rule.optional and rule.holds is not Holds.FLAG:
