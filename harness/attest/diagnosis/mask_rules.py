@@ -55,7 +55,8 @@ def _own(n: int, before: Array, key: Array) -> Array:
 
 
 def _behind(n: int, before: Array, key: Array) -> Array:
-    return (before < 0) & (before >= -n)
+    behind: Array = (before < 0) & (before >= -n)
+    return behind
 
 
 def _far(n: int, before: Array, key: Array) -> Array:
