@@ -10,8 +10,9 @@ from types import CodeType
 from typing import Any
 
 from attest.diagnosis.changes import TYPES_AND_NAMES
-from attest.diagnosis.edits import LONGHAND, RULES, asks_above, editable, function_of, made_of, tree_of
+from attest.diagnosis.edits import RULES, asks_above, editable, function_of, made_of, tree_of
 from attest.diagnosis.executed import code_of
+from attest.diagnosis.longhand import LONGHAND
 from attest.judging.catalogue import assemble
 
 NAME = "__changed__"

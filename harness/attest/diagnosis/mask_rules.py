@@ -51,11 +51,13 @@ def with_id(name: str, n: int, mask: Array, scope: Mapping[str, Any]) -> Array:
 
 
 def _own(n: int, before: Array, key: Array) -> Array:
-    return before == 0
+    own: Array = before == 0
+    return own
 
 
 def _behind(n: int, before: Array, key: Array) -> Array:
-    return (before < 0) & (before >= -n)
+    behind: Array = (before < 0) & (before >= -n)
+    return behind
 
 
 def _far(n: int, before: Array, key: Array) -> Array:
