@@ -69,10 +69,13 @@ def test_a_slip_that_no_defect_has_is_found_in_the_method_where_it_would_stand()
     assert found.measured.condition.settings == ("schedule",)
 
 
-def test_what_no_change_of_the_reference_gives_is_not_named():
+def test_a_factor_that_the_root_of_a_setting_explains_is_stated():
+    """Every wrong rate is asked at the first step, and there the two formulas differ by this factor."""
     found = diagnosed(OtherExponent, "M5.5")
 
-    assert not found.edits
+    (edit,) = found.edits
+    assert edit.after == f"sqrt(warmup) * {edit.before}"
+    assert edit.place.startswith("Schedule.")
     assert not found.notable
     assert found.compared > 0
 
