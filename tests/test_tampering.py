@@ -2,8 +2,10 @@
 
 import dataclasses
 import json
+import logging
 import os
 import random
+import sys
 import threading
 
 import pytest
@@ -47,6 +49,17 @@ def changed(*args, **kwargs):
 def test_what_it_put_in_place_of_something_is_named(monkeypatch, owner, name, where):
     monkeypatch.setattr(owner, name, changed)
     assert said() == f"the implementation changed {where}"
+
+
+def test_names_that_a_library_adds_or_python_sets_are_no_tampering(monkeypatch):
+    monkeypatch.setattr(logging.Logger, "advice", changed, raising=False)
+    monkeypatch.setattr(sys, "last_type", KeyError, raising=False)
+    assert said() == ""
+
+
+def test_a_name_that_hides_an_inherited_one_is_tampering(monkeypatch):
+    monkeypatch.setattr(logging.Logger, "filter", changed, raising=False)
+    assert said() == "the implementation changed logging.Logger.filter"
 
 
 def test_what_it_took_away_is_named(monkeypatch):

@@ -33,7 +33,9 @@ HOMES = tuple(
 )
 INSTALLED = os.path.realpath(sysconfig.get_path("purelib")) + os.sep  # may lie beneath the standard library
 _MISSING = object()
+PYTHONS_OWN = frozenset({"last_type"})  # of sys: set by Python and by pytest whenever something failed
 _before: dict[str, dict[str, Any]] = {}
+_methods_before: dict[type, dict[str, Any]] = {}
 
 
 def remember() -> None:
@@ -42,6 +44,8 @@ def remember() -> None:
         for name, module in list(sys.modules.items()):
             if name.partition(".")[0] in WATCHED:
                 _before[name] = _callables(vars(module))
+        for kind in _classes():
+            _methods_before[kind] = _methods(kind)
 
 
 def tampering(error: BaseException) -> str:
@@ -61,21 +65,40 @@ def tampering(error: BaseException) -> str:
 
 
 def _callables(names: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in list(names.items()) if callable(value)}
+    found = list(names.items())
+    return {name: value for name, value in found if callable(value) and name not in PYTHONS_OWN}
+
+
+def _classes() -> set[type]:
+    """The classes of the modules that are watched."""
+    return {
+        value
+        for module, names in _before.items()
+        for value in names.values()
+        if isinstance(value, type) and value.__module__ == module
+    }
+
+
+def _methods(kind: type) -> dict[str, Any]:
+    return {name: value for name, value in vars(kind).items() if type(value) is FunctionType}
 
 
 def _changes() -> Iterator[tuple[str, str, Any]]:
     """Module or class, name, and what stands there now in place of what stood there."""
-    classes: dict[type, str] = {}
     for module, names in _before.items():
         now = getattr(sys.modules.get(module), "__dict__", {})
         for name, value in names.items():
             if now.get(name, _MISSING) is not value:
                 yield module, name, now.get(name)
-            if isinstance(value, type) and value.__module__ == module:
-                classes[value] = f"{module}.{name}"
-    for kind, where in classes.items():  # a class is not copied: a method that came from elsewhere is seen
-        yield from ((where, n, value) for n, value in vars(kind).items() if type(value) is FunctionType)
+    for kind, before in _methods_before.items():
+        for name, value in _methods(kind).items():
+            if value is not before.get(name) and (name in before or _was_known(kind, name)):
+                yield f"{kind.__module__}.{kind.__qualname__}", name, value
+
+
+def _was_known(kind: type, name: str) -> bool:
+    """Whether a name may have been asked for before: libraries give names of their own to loggers."""
+    return name.startswith("__") or any(name in vars(base) for base in kind.__mro__[1:])
 
 
 def _is_ours(value: Any) -> bool:
