@@ -3,7 +3,8 @@
     attest run --impl tests/foreign/torch_flex.py --milestone M8 --open
 
 It runs uncompiled, as torch does without a compiler: slowly, with all scores at once, and on the CPU without
-a backward pass. So it is judged here; torch_nn has the fused scaled_dot_product_attention.
+a backward pass. So it is judged here; torch_nn has the fused scaled_dot_product_attention, and takes
+flex_attention where it is run as torch_nn,backend=flex.
 """
 
 import functools
@@ -17,24 +18,6 @@ from attest.adapters.torch import TorchComponent
 from attest_impls.torch_nn import attention
 
 hookimpl = pluggy.HookimplMarker("attest")
-
-
-class SelfAttention(attention.SelfAttention):
-    """The same maps and the same mask around flex_attention."""
-
-    def forward(self, x, mask=None, positions=None, causal=False):
-        q, k, v = (
-            linear(x).unflatten(-1, (-1, self.config.d_head)).transpose(1, 2)
-            for linear in (self.query, self.key, self.value)
-        )
-        allowed = self.allowed(x, mask, positions, causal).expand(len(x), -1, -1)
-
-        def seen(score, b, h, t, s):
-            return torch.where(allowed[b, t, s], score, -float("inf"))
-
-        scale = self.config.attention_scale
-        heads = flex.flex_attention(q, k, v, score_mod=seen, scale=scale, enable_gqa=True)
-        return self.output(heads.transpose(1, 2).flatten(2))
 
 
 def chunked(module, q, k, v, mask=None, causal=False):
@@ -80,7 +63,7 @@ class TorchFlex:
     supports = attention.OPTIONS
 
     def self_attention(self, config):
-        return TorchComponent(SelfAttention(config), config)
+        return TorchComponent(attention.SelfAttention(config.but(options=(("backend", "flex"),))), config)
 
     def chunked_attention(self, config):
         if not isinstance(config.chunk, int) or config.chunk < 1:

@@ -31,7 +31,11 @@ def component(
 
 
 class TorchNN:
-    """What torch.nn and torch.nn.functional offer, and the one-line masks that go with them."""
+    """What torch.nn and torch.nn.functional offer, and the one-line masks that go with them.
+
+    --impl torch_nn,backend=flex judges self_attention by flex_attention, without gradients on the CPU.
+    It is not among `backends`: what one of those refuses is offered by none, and all else has one way only.
+    """
 
     name = "torch_nn"
     description = "torch's own attention, layers, loss and optimiser"

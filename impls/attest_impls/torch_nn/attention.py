@@ -1,4 +1,4 @@
-"""Self-attention by torch's scaled_dot_product_attention, which groups heads with enable_gqa.
+"""Self-attention by torch's two calls, which group heads with enable_gqa: the fused one, and flex_attention.
 
 torch has no layer of this kind: nn.MultiheadAttention has neither key heads, nor heads of a width of their
 own, nor a window. The linear maps are nn.Linear, and what hides keys is one mask.
@@ -9,24 +9,27 @@ Shapes: B batch, T tokens, D width, H query heads, G key heads, d width of a hea
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.nn.attention.flex_attention import flex_attention
 
 from attest.contract import Config
 
 from . import masks
 
-# What the fused call takes; it has no positions, no cap and no sinks.
+BACKENDS = ("sdpa", "flex")
+# What either call takes; it has no positions, no cap and no sinks.
 OPTIONS = dict.fromkeys(
     ("num_kv_heads", "head_width", "window", "window_sides", "attention_scale", "qkv_bias"), "any"
 )
 
 
 class SelfAttention(nn.Module):
-    """Linear maps around the fused call."""
+    """Linear maps around the fused call, or around flex_attention where the options name it."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
         check(config)
         self.config = config
+        self.flex = backend(config) == "flex"
         D, H, G, d = config.d_model, config.num_heads, config.kv_heads, config.d_head
         bias = config.bias if config.qkv_bias is None else config.qkv_bias
         self.query, self.key, self.value = (nn.Linear(D, heads * d, bias) for heads in (H, G, G))
@@ -41,9 +44,12 @@ class SelfAttention(nn.Module):
         )
         allowed = self.allowed(x, mask, positions, causal)[:, None]  # (B or 1, 1, T, T)
         scale = self.config.attention_scale
-        heads = functional.scaled_dot_product_attention(
-            q, k, v, attn_mask=allowed, scale=scale, enable_gqa=True
-        )
+        if self.flex:
+            heads = flexible(q, k, v, allowed[:, 0], scale)
+        else:
+            heads = functional.scaled_dot_product_attention(
+                q, k, v, attn_mask=allowed, scale=scale, enable_gqa=True
+            )
         return self.output(heads.transpose(1, 2).flatten(2))  # (B, T, D)
 
     def allowed(self, x: Tensor, mask: Tensor | None, positions: Tensor | None, causal: bool) -> Tensor:
@@ -67,6 +73,25 @@ class SelfAttention(nn.Module):
         distance, window = places[:, :, None] - places[:, None, :], self.config.window
         ahead = distance > -window if self.config.window_sides == "both" else distance >= 0
         return ahead & (distance < window)
+
+
+def flexible(q: Tensor, k: Tensor, v: Tensor, allowed: Tensor, scale: float | None) -> Tensor:
+    """flex_attention, uncompiled; on the CPU it refuses gradients by NotImplementedError."""
+    shown = allowed.expand(len(q), -1, -1)
+
+    def seen(score: Tensor, b: Tensor, h: Tensor, t: Tensor, s: Tensor) -> Tensor:
+        return torch.where(shown[b, t, s], score, -float("inf"))
+
+    heads = flex_attention(q, k, v, score_mod=seen, scale=scale, enable_gqa=True)
+    assert isinstance(heads, Tensor)
+    return heads
+
+
+def backend(config: Config) -> str:
+    named = dict(config.options).get("backend", BACKENDS[0])
+    if named not in BACKENDS:
+        raise ValueError(f"backend={named!r} is unknown; choose one of {', '.join(BACKENDS)}")
+    return named
 
 
 def check(config: Config) -> None:
