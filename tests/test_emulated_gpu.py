@@ -8,7 +8,7 @@ from attest.machine import emulated_cuda, lacking
 from attest.report.environment import environment
 from attest.spec import load_spec
 from gpu_emulation import versions
-from gpu_emulation.__main__ import FAULTS, judged
+from gpu_emulation.__main__ import FAULTS, MODELS, judged
 from gpu_emulation.page import SEEN, page
 
 torch = pytest.importorskip("torch")
@@ -52,7 +52,7 @@ def test_other_versions_are_refused_in_one_sentence(monkeypatch, found, sentence
 
 RIGHT = {
     "steps off by": 6e-7, "same tokens": True, "scores off by": 9e-7, "recorded": 5, "recorded again": 2,
-    "replayed": 18, "not recorded": 0, "kernels": 17, "overruns": 0,
+    "recorded in a beam": 2, "replayed": 18, "not recorded": 0, "kernels": 17, "overruns": 0,
 }  # fmt: skip
 
 
@@ -64,12 +64,16 @@ def test_a_fault_that_is_not_seen_is_named():
     assert sentence.startswith("the fault caches_may_move is not seen: ")
 
 
-@pytest.mark.parametrize("what", ["steps off by", "scores off by", "same tokens", "not recorded", "overruns"])
-def test_wrong_decoding_is_named(what):
-    assert judged({"compiled": {"decoding": RIGHT}}) == []
-    wrong = {**RIGHT, what: False if what == "same tokens" else 1}
-    (sentence,) = judged({"compiled": {"decoding": wrong}})
-    assert sentence.startswith("compiled: decoding gives ")
+WRONG = {"steps off by": 1, "gradients off by": 0.2, "scores off by": float("inf"), "same tokens": False,
+         "recorded in a beam": 8, "not recorded": 1, "overruns": 1}  # fmt: skip
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("what", WRONG)
+def test_wrong_numbers_are_named(model, what):
+    assert judged({"compiled": {model: RIGHT}}) == []
+    (sentence,) = judged({"compiled": {model: {**RIGHT, what: WRONG[what]}}})
+    assert sentence.startswith(f"compiled: {model} gives ")
 
 
 def test_the_answer_to_the_question_of_mc_7a_counts():
