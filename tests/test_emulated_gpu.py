@@ -8,7 +8,7 @@ from attest.machine import emulated_cuda, lacking
 from attest.report.environment import environment
 from attest.spec import load_spec
 from gpu_emulation import versions
-from gpu_emulation.__main__ import FAULTS, MODELS, judged
+from gpu_emulation.__main__ import FAULTS, MODELS, PIECES, chosen, judged
 from gpu_emulation.page import SEEN, page
 
 torch = pytest.importorskip("torch")
@@ -78,24 +78,31 @@ def test_wrong_numbers_are_named(model, what):
 
 def test_the_answer_to_the_question_of_mc_7a_counts():
     asked = {"kernels": 3, "overruns": 0, "MC.7a": None}
-    assert judged({"compiled": {"MC.7a": asked}, "order": asked}) == []
+    assert judged({"compiled": {"MC.7a": asked}, "order": {"MC.7a": asked}}) == []
     for broken in ({"MC.7a": "logits are off"}, {"overruns": 1}, {"error": ["no answer"]}):
-        (sentence,) = judged({"compiled": {"MC.7a": {**asked, **broken}}})
-        assert sentence.startswith("compiled: MC.7a gives ")
+        for part in ("compiled", "order"):
+            (sentence,) = judged({part: {"MC.7a": {**asked, **broken}}})
+            assert sentence.startswith(f"{part}: MC.7a gives ")
+
+
+def test_a_part_or_one_of_its_pieces_can_be_run_alone():
+    assert chosen(None) == list(PIECES)
+    assert chosen(["order", "eager.M2"]) == ["eager.M2", "order.MC.7a"]
+    assert chosen(["faults"]) == [f"faults.{name}" for name in FAULTS]
 
 
 def test_the_page_says_what_ran_and_what_did_not():
     kernel = {"name": "f", "configurations": 2, "registers": 40, "stack": 8, "shared": 512, "tf32": False,
               "atomics": 1, "error": ""}  # fmt: skip
     found = {
-        "eager": {"criteria": [("M1.2", "pass"), ("M1.7", "fail")], "milestones": {"M1": "does not conform"}},
+        "eager": {"M1": {"criteria": [("M1.2", "pass"), ("M1.7", "fail")], "verdict": "does not conform"}},
         "faults": {"caches_may_move": {**RIGHT, "not recorded": 7}},
-        "cubins": [{**kernel, "target": t} for t in ("sm_80", "sm_90")],
+        "cubins": {t: [{**kernel, "target": t}] for t in ("sm_80", "sm_90")},
     }
     text = page(found, judged(found))
     assert versions.LINE in text
     assert "1 pass, 1 fail. M1 does not conform." in text
-    assert text.count("Not run.") == 1, "compiled"
+    assert text.count("| not run |") == 4 + 4, "what compiled is asked, and the other faults"
     assert "| f | sm_90 | 40 | 8 | 512 | no | 1 |" in text
     assert (
         "- sm_80: 1 kernels, 2 configurations; at most 40 registers; 1 use a stack, 0 TF32, 1 atomics" in text

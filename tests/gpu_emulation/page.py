@@ -47,31 +47,26 @@ def _eager(part):
     head = ["## eager, `--attest-device cuda`, quick", ""]
     if not part:
         return [*head, "Not run.", ""]
-    counted = Counter(verdict for _, verdict in part["criteria"])
-    each = ", ".join(f"{name} {verdict}" for name, verdict in part["milestones"].items())
+    counted = Counter(verdict for answer in part.values() for _, verdict in answer["criteria"])
+    each = ", ".join(f"{name} {answer['verdict']}" for name, answer in sorted(part.items()))
     return [*head, f"{', '.join(f'{n} {v}' for v, n in counted.most_common())}. {each}.", ""]
 
 
 def _compiled(found):
     head = ["## compiled, inductor's Triton code interpreted", ""]
-    if not found.get("compiled"):
-        return [*head, "Not run.", ""]
-    questions = {
-        "MC.7a's question": found["compiled"].get("MC.7a"),
-        "the same with programs in a random order": found.get("order"),
+    answers = found.get("compiled", {})
+    asked = {
+        "MC.7a's question": (_question, answers.get("MC.7a")),
+        "the same with programs in a random order": (_question, found.get("order", {}).get("MC.7a")),
+        **{f"{said} beside eager in float64": (_seen, answers.get(name)) for name, said in MODELS.items()},
     }
-    rows = [
-        _question(name, answer) if answer else f"| {name} | not run |" for name, answer in questions.items()
-    ]
-    for model, said in MODELS.items():
-        answer = found["compiled"].get(model)
-        rows.append(f"| {said} beside eager in float64 | {_seen(answer) if answer else 'not run'} |")
+    rows = [f"| {what} | {tell(answer) if answer else 'not run'} |" for what, (tell, answer) in asked.items()]
     return [*head, "| asked | seen |", "|---|---|", *rows, ""]
 
 
-def _question(name, answer):
+def _question(answer):
     said = answer.get("error") or answer.get("MC.7a") or "answered rightly"
-    return f"| {name} | {said}; {answer.get('kernels', 0)} kernels, {answer.get('overruns', 0)} overruns |"
+    return f"{said}; {answer.get('kernels', 0)} kernels, {answer.get('overruns', 0)} overruns"
 
 
 def _seen(answer):
@@ -98,19 +93,22 @@ def _cubins(part):
     head = ["## Kernels of compiled as machine code", ""]
     if not part:
         return [*head, "Not run.", ""]
+    kernels = [kernel for each in part.values() for kernel in each]
     lines = [
         *head,
         "The largest figures over the configurations between which a GPU would choose; bytes.",
         "",
     ]
-    for target in dict.fromkeys(k["target"] for k in part):
-        lines.append(f"- {target}: {_total([k for k in part if k['target'] == target and not k['error']])}")
+    for target in dict.fromkeys(k["target"] for k in kernels):
+        lines.append(
+            f"- {target}: {_total([k for k in kernels if k['target'] == target and not k['error']])}"
+        )
     columns = ("kernel", "target", "registers", "stack", "shared", "TF32", "atomics")
     lines += ["", f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
     lines += [
         f"| {k['name']} | {k['target']} | {k['registers']} | {k['stack']} | {k['shared']} | "
         f"{'yes' if k['tf32'] else 'no'} | {k['atomics']} |"
-        for k in sorted(part, key=lambda k: (k["name"], k["target"]))
+        for k in sorted(kernels, key=lambda k: (k["name"], k["target"]))
         if not k["error"]
     ]
     return [*lines, ""]
