@@ -3,8 +3,8 @@
     python -m gpu_emulation [--only eager.M1 faults ...] [--keep]
 
 A part is made of pieces, whose answers are held in reports/gpu-emulation/found.json: with --only those of
-other pieces stay. Exit code 1 when something is not as it should be, 2 when the emulated device cannot be used
-here. The page goes to reports/gpu-emulation/, with --keep to reports/kept/ too.
+other pieces stay. Exit code 1 when something is not as it should be, 2 when the emulated device cannot be
+used here. The page goes to reports/gpu-emulation/, with --keep to reports/kept/ too.
 """
 
 import argparse
