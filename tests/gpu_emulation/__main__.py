@@ -160,11 +160,12 @@ def main():
     if not options.only:
         for old in (held, SOURCES, OUT / "log.txt"):
             old.unlink(missing_ok=True)
-    found = json.loads(held.read_text()) if held.exists() else {}
     for piece in chosen(options.only):
         print(f"{piece} ...", flush=True)
         part, name = PIECES[piece]
-        found.setdefault(part.__name__, {})[name] = part(name)
+        answer = part(name)
+        found = json.loads(held.read_text()) if held.exists() else {}  # others may run other pieces
+        found.setdefault(part.__name__, {})[name] = answer
         held.write_text(json.dumps(found, indent=1))
     wrong = judged(found)
     text = page(found, wrong)
