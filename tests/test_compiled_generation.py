@@ -11,8 +11,11 @@ from attest.contract import Config
 
 torch = pytest.importorskip("torch")
 
+
+from attest.adapters.placement import on_fake_cuda  # noqa: E402
 from attest_impls.compiled import Compiled  # noqa: E402
 from attest_impls.compiled.cpu import product as few_rows  # noqa: E402
+from attest_impls.compiled.decoding import moved  # noqa: E402
 from attest_impls.eager import Eager  # noqa: E402
 
 # torch's own imports warn of what torch deprecates.
@@ -67,6 +70,22 @@ def test_a_cache_longer_than_what_a_step_reads_of_it(method) -> None:
 @pytest.mark.parametrize("rows", [3, 7, 21])
 def test_several_rows_are_decoded_like_eager_does(rows: int) -> None:
     expect_same(TINY, rows, range(3))
+
+
+@pytest.mark.parametrize("rows", [[1, 0, 1], [2, 2]], ids=str)
+def test_rows_are_moved_without_writing_to_the_old_ones(rows: list[int]) -> None:
+    old = torch.arange(6.0).view(3, 2)
+    made = moved(old, torch.tensor(rows))
+    assert made.tolist() == [[2.0 * i, 2.0 * i + 1] for i in rows]
+    assert old.tolist() == [[0, 1], [2, 3], [4, 5]]
+
+
+def test_rows_stay_where_they_are_in_the_memory_of_a_gpu() -> None:
+    """A CUDA graph is recorded for addresses: as many rows as before keep theirs."""
+    with on_fake_cuda():
+        old = torch.zeros(3, 2, device="cuda")
+        assert moved(old, torch.tensor([1, 0, 1], device="cuda")) is old
+        assert moved(old, torch.tensor([1, 0], device="cuda")).shape == (2, 2)
 
 
 @pytest.mark.slow
