@@ -45,9 +45,9 @@ def caches_may_move():
 
 
 def branch_of_the_device():
-    """The branch that only CUDA takes says that a step stands one place further."""
+    """The branch that only CUDA takes says that a step stands where the one before it stood."""
     plain = decoding.State.parts
-    decoding.State.parts = lambda self, new: (self.position + 1, *plain(self, new)[1:])
+    decoding.State.parts = lambda self, new: ((self.position - 1).clamp(min=0), *plain(self, new)[1:])
 
 
 def caches_not_initialised():
