@@ -14,13 +14,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from gpu_emulation.page import page
+from gpu_emulation.page import MILESTONES, page
 from gpu_emulation.versions import refusal
 
 TESTS = Path(__file__).parents[1]
 ROOT = TESTS.parent
 OUT = ROOT / "reports" / "gpu-emulation"
-MILESTONES = ("M1", "M2", "M3", "M4", "M5", "M6")
 REAL_GPU = "MC.7a"
 MODELS = ("transformer", "language_model")
 FAULTS = (
