@@ -56,6 +56,7 @@ class Conformance:
         self._exits: dict[str, str] = {}
         self._deaths = 0
         self._workers: list[Any] = []
+        self._gpus: dict[int, str] = {}  # of the workers that live, by their node
         self._events: IO[str] | None = None
         self._fingerprint = "" if worker else self._fingerprint_now()
 
@@ -134,11 +135,15 @@ class Conformance:
         """Send the plan to a worker."""
         node.workerinput["attest"] = self.plan_of_run.to_json()
         if any(target.device == "cuda" for target in self.plan_of_run.targets):
-            gpus = visible_gpus()
-            node.workerinput["attest_gpu"] = gpus[len(self._workers) % len(gpus)] if gpus else ""
+            node.workerinput["attest_gpu"] = self._gpus[id(node)] = self._free_gpu()
         if not self._workers:
             keep_awake(self._worker_processes)
         self._workers.append(node)
+
+    def _free_gpu(self) -> str:
+        """The one with the fewest workers: what replaces a worker that died takes its place."""
+        taken = list(self._gpus.values())
+        return min(visible_gpus(), key=taken.count, default="")
 
     def _worker_processes(self) -> Iterator[subprocess.Popen[bytes]]:
         for node in self._workers:
@@ -197,6 +202,7 @@ class Conformance:
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: object) -> None:
         """Note how a worker ended, as far as xdist lets one know; give up where each new one dies too."""
+        self._gpus.pop(id(node), None)
         with suppress(Exception):
             self._exits[str(node.gateway)] = ended_by(node.gateway._io.popen.wait(timeout=5))
         if error is None:

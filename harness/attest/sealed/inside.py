@@ -340,7 +340,7 @@ def _error(error: BaseException) -> list[Any]:
         text = str(error)[:LONGEST_ERROR]
     except Exception:
         text = None
-    above = type.__dict__["__mro__"].__get__(type(error))
+    above: tuple[type, ...] = type.__dict__["__mro__"].__get__(type(error))
     bases = [class_name(base) for base in above if vars(builtins).get(class_name(base)) is base]
     code = error.code if isinstance(error, SystemExit) and isinstance(error.code, int | str) else None
     broken = isinstance(error, BrokenPlugin)
