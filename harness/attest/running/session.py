@@ -67,6 +67,9 @@ class Conformance:
         try:
             plan, spec = planned(option)
             conformance = cls(plan, spec, worker=False)
+            config.add_cleanup(
+                stop_on_signals()
+            )  # put back last: a second signal shall not hinder letting go
             config.add_cleanup(conformance.let_go)
             if plan.reports and not option.collectonly:
                 conformance._hold(resume=option.attest_resume)
@@ -74,7 +77,6 @@ class Conformance:
             raise pytest.UsageError(str(error)) from None
         for refusal in plan.refused:
             print(f"ERROR: {refusal}", file=sys.stderr)
-        config.add_cleanup(stop_on_signals())
         conformance._begin_events(option.attest_events)
         return conformance
 
