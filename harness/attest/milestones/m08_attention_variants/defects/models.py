@@ -137,6 +137,15 @@ class detection_off_with_cache(DecoderOnly):
 
 
 @defect("M8.12")
+class documents_apart_in_eval_alone(DecoderOnly):
+    """In train mode the documents of a row see each other."""
+
+    def packed_mask(self, ids: Array, documents: Array) -> Array:
+        same, shown = super().packed_mask(ids, documents), (documents >= 0)[:, None, :]
+        return same if self.noise is None else np.broadcast_to(shown, same.shape).copy()
+
+
+@defect("M8.12")
 class documents_of_the_first_row(DecoderOnly):
     """Every row is cut as the first one is."""
 
