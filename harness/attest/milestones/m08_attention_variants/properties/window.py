@@ -9,7 +9,6 @@ from attest.boundary import JudgedImplementation
 from attest.checks.arrays import expect, expect_close, expect_refused, expect_same_bits
 from attest.judging.laws import FORMULA, GRADIENTS
 from attest.judging.property import given, verifies
-from attest.milestones.m07_positions.checks import expect_the_same_in_training
 from attest.milestones.m08_attention_variants.cases.heads import HeadsCase, called, heads_cases
 from attest.outcomes import Expected
 
@@ -62,13 +61,6 @@ def a_wide_window_is_exact(impl: JudgedImplementation, case: HeadsCase, place: i
     before, after = (component(**case.with_inputs(x=given))["output"] for given in (case.inputs["x"], x))
     beyond = np.arange(case.T) >= place + case.W
     expect_same_bits(after[:, beyond], before[:, beyond], f"output beyond the window of token {place}")
-
-
-@verifies("M8.4", effort=0.3)
-@given(case=heads_cases(window=("2", "3", "T-1")))
-def a_window_is_the_same_in_training(impl: JudgedImplementation, case: HeadsCase) -> None:
-    """A path that is taken in train mode alone has the same window."""
-    expect_the_same_in_training(impl, case)
 
 
 @verifies("M8.4", effort=0.5)
