@@ -1,9 +1,12 @@
 """`attest trial`: which faults of a file are caught, which correct implementations pass, what is refused."""
 
 import json
+import os
 import re
+import select
 import subprocess
 import sys
+import time
 import tomllib
 from dataclasses import replace
 from pathlib import Path
@@ -136,8 +139,6 @@ def test_the_criteria_are_those_of_what_is_offered_quick_before_standard():
 
 def square_or_die(number: int) -> int:
     if number == 3:
-        import os
-
         os._exit(5)
     if number == 4:
         raise ValueError("four")
@@ -153,6 +154,27 @@ def test_a_process_that_dies_costs_only_its_own_job():
         4: Ended("raised ValueError: four"),
         5: 25,
     }
+
+
+def hold(path: str) -> None:
+    with open(path, "wb", buffering=0) as held:
+        held.write(b".")
+        time.sleep(600)
+
+
+def test_a_job_ends_when_whoever_asked_for_it_is_killed(tmp_path):
+    path = str(tmp_path / "held")
+    os.mkfifo(path)
+    text = f"import test_trial as t; list(t.each_apart(t.hold, [{path!r}], workers=1))"
+    caller = subprocess.Popen([sys.executable, "-c", text], cwd=ROOT / "tests")
+    reader = os.open(path, os.O_RDONLY)
+    assert os.read(reader, 1) == b"."
+    caller.kill()
+    caller.wait()
+    ended, _, _ = select.select([reader], [], [], 60)
+    assert ended, "the job still runs a minute later"
+    assert os.read(reader, 1) == b""
+    os.close(reader)
 
 
 def test_a_correct_one_is_judged_at_every_seed_and_stops_at_the_first_that_refuses(monkeypatch):
