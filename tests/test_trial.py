@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from attest import selftest
 from attest.judging.catalogue import defects
 from attest.spec import load_spec
 from attest.trials.judgement import Judgement, Refusal
@@ -162,10 +163,20 @@ def hold(path: str) -> None:
         time.sleep(600)
 
 
-def test_a_job_ends_when_whoever_asked_for_it_is_killed(tmp_path):
+def hold_in_a_trial(path: str) -> None:
+    list(each_apart(hold, [path], workers=1))
+
+
+def hold_in_the_self_test(path: str) -> None:
+    with selftest._runner(2) as run:
+        list(run(hold, [path]))
+
+
+@pytest.mark.parametrize("holding", [hold_in_a_trial, hold_in_the_self_test])
+def test_a_job_ends_when_whoever_asked_for_it_is_killed(tmp_path, holding):
     path = str(tmp_path / "held")
     os.mkfifo(path)
-    text = f"import test_trial as t; list(t.each_apart(t.hold, [{path!r}], workers=1))"
+    text = f"import test_trial as t; t.{holding.__name__}({path!r})"
     caller = subprocess.Popen([sys.executable, "-c", text], cwd=ROOT / "tests")
     reader = os.open(path, os.O_RDONLY)
     assert os.read(reader, 1) == b"."
