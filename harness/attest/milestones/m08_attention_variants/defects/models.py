@@ -14,7 +14,6 @@ from attest.contract import Config
 from attest.judging.catalogue import defect
 from attest.reference import ops
 from attest.reference.assembly import Parts
-from attest.reference.component import ReferenceComponent
 from attest.reference.implementation import ReferenceImplementation
 from attest.reference.models.decoder_only import DecoderOnly
 from attest.reference.models.language_model import ReferenceLanguageModel
@@ -260,13 +259,12 @@ class claims_invariance(ReferenceImplementation):
 
 
 @defect("M8.17")
-class documents_cut_to_fit(ReferenceComponent):
+class documents_cut_to_fit(ReferenceLanguageModel):
     """Documents beyond the end of a row are cut."""
 
-    def accept(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    def accept_packed(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         given = dict(inputs)
-        if "lengths" in given and "ids" in given:
-            T, lengths = np.shape(given["ids"])[1], np.maximum(np.asarray(given["lengths"]), 0)
-            before = np.cumsum(lengths, axis=1) - lengths
-            given["lengths"] = np.clip(lengths, 0, np.maximum(T - before, 0))
-        return super().accept(given)
+        T, lengths = np.shape(given["ids"])[1], np.maximum(np.asarray(given["lengths"]), 0)
+        before = np.cumsum(lengths, axis=1) - lengths
+        given["lengths"] = np.clip(lengths, 0, np.maximum(T - before, 0))
+        return super().accept_packed(given)
