@@ -178,6 +178,8 @@ def _urgency(row: CriterionRow) -> str:
 def _advice_on_the_rest(document: Document, plan: Plan) -> str:
     if missing := document["selection"]["missing"]:
         return f"judge what has no verdict yet, from {missing[0]} on: the run was stopped or told to skip it"
+    if not _rows(document):
+        return "nothing was judged: no criterion that was asked for is in this shard; merge all shards"
     partial = next((m for m in document["milestones"] if m["not_selected"]), None)
     if partial:
         return f"what was selected passes; judge the rest of {partial['id']} with --milestone {partial['id']}"
