@@ -311,6 +311,27 @@ def test_a_defect_is_known_again_in_a_small_model_with_the_options_of_the_checkp
     assert defect in [likeness.defect for likeness in found.notable]
 
 
+class Promoting:
+    """Computes in float32 and answers in float64, as numpy code does that multiplies by one float64."""
+
+    def __init__(self, component):
+        self.component, self.load = component, component.load
+
+    def __call__(self, **inputs):
+        return {name: np.asarray(x, np.float64) for name, x in self.component(**inputs).items()}
+
+
+@pytest.mark.parametrize("defect", ["", "final_norm_missing"])
+def test_answers_in_another_dtype_are_compared_as_what_was_asked_for(defect):
+    config = family_named("llama").config(**SIZES, num_heads=4)
+    subject = defects()[defect].build() if defect else ReferenceImplementation()
+    found = nearest_defects(
+        lambda asked: Promoting(subject.language_model(asked)), "language_model", config, "logits"
+    )
+    assert (found is None) == (not defect)
+    assert found is None or defect in [likeness.defect for likeness in found.notable]
+
+
 def test_a_right_port_is_right_and_its_activations_are_written(attest, weights, tmp_path):
     code, out, errors = attest(
         "compare", "--impl", port(tmp_path), "--weights", str(weights), "--ids", "4 5 6", "--json", "all.json"

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from attest.contract import Array, Arrays, Config
+from attest.contract import Array, Arrays, Config, float_dtype
 from attest.contract.operation import Kind, operation_of
 from attest.diagnosis.answers import close
 from attest.diagnosis.likeness import SHOWN, Diagnosis
@@ -213,8 +213,8 @@ def _ids(operation: str, config: Config, rows: int, tokens: int, rng: np.random.
 def _answer(build: Build, config: Config, parameters: Arrays, inputs: Arrays, at: str) -> Array | None:
     component = build(config)
     component.load(parameters)
-    if at == LOGITS:
-        return np.asarray(component(**inputs)[LOGITS])
+    if at == LOGITS:  # in the dtype that was asked for: numpy code may give float64 for float32
+        return np.asarray(component(**inputs)[LOGITS], float_dtype(config.dtype))
     with hooked(component) as seen:
         component(**inputs)
     return seen.get(at)
