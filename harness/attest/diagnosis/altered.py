@@ -18,6 +18,7 @@ import numpy as np
 from attest.contract import Array, Form
 from attest.diagnosis.answers import close
 from attest.diagnosis.hooks import Alter, Hooked, hooked
+from attest.diagnosis.nearness import Near
 from attest.diagnosis.recording import Asked
 from attest.diagnosis.solved import solved_numbers
 from attest.diagnosis.traces import Count, Trace, told
@@ -27,15 +28,10 @@ from attest.diagnosis.wrong import Altered, Met, Wrong, gives, wrong_answers
 ANSWERING = (Form.COMPONENT, Form.MODEL)  # what they give depends on their parameters and inputs alone
 PROBES = 3  # cases in which an expression may be met
 LEFT_AFTER_PROBES = 0.6  # of the calls, for trying the values that were met
-# Where the reference has what such an operation adds to the parts of a model.
-_NEAREST: Mapping[Form | None, str] = {
-    Form.TRAINER: "training",
-    Form.OPTIMIZER: "training",
-    Form.GENERATOR: "decoding",
-}
 
-
-def altered(telling: Sequence[Trace], seen: frozenset[CodeType], count: Count) -> Iterator[Altered]:
+def altered(
+    telling: Sequence[Trace], seen: frozenset[CodeType], near: Near, count: Count
+) -> Iterator[Altered]:
     """Each change of one value after which one wrong answer is given.
 
     Where one value goes through several expressions, it is tried once, and each of them may be the place.
@@ -43,10 +39,9 @@ def altered(telling: Sequence[Trace], seen: frozenset[CodeType], count: Count) -
     found = wrong_answers(telling)
     if not found:
         return
-    form = found[0].trace.form(found[0].step)
     groups: dict[Any, list[Met]] = {}
     with ExitStack() as stack:
-        for place in hooked(seen, _NEAREST.get(form, "parts")):
+        for place in hooked(seen, near):
             if count.left < LEFT_AFTER_PROBES * count.most:
                 break
             for wrong in found[:PROBES]:

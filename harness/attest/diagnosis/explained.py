@@ -9,6 +9,7 @@ from typing import Any
 
 from attest.diagnosis.altered import altered
 from attest.diagnosis.edits import Edit, edits
+from attest.diagnosis.nearness import Near
 from attest.diagnosis.traces import Count, Trace, agrees
 from attest.diagnosis.wrong import Altered, wrong_answers
 from attest.records.failure import FEW, Edited
@@ -19,7 +20,9 @@ AS_RIGHT = 12  # cases without a fault in which a change of the reference must m
 MOST_CHANGED = 4000  # calls of a small part, about two seconds, for changing one value after the other
 
 
-def explained(heard: Sequence[Trace], seen: frozenset[CodeType], count: Count) -> tuple[Edited, ...]:
+def explained(
+    heard: Sequence[Trace], seen: frozenset[CodeType], near: Near, count: Count
+) -> tuple[Edited, ...]:
     """The changes of the reference that give every answer of every case, of each class the first.
 
     There are many of them, so all must agree: the wrong answers, by a number and not only by an exception,
@@ -34,9 +37,9 @@ def explained(heard: Sequence[Trace], seen: frozenset[CodeType], count: Count) -
     quickest = sorted(telling, key=lambda trace: (not trace.by_value, len(trace.steps)))
     right = [trace for trace in heard if not trace.tells][:AS_RIGHT]
     left_out = len(every) - len(telling)
-    slips = takewhile(lambda edit: not count.spent, edits(seen))
+    slips = takewhile(lambda edit: not count.spent, edits(seen, near))
     partly: list[Edited] = []
-    sources: tuple[Iterable[Edit | Altered], ...] = (slips, altered(telling, seen, Count(MOST_CHANGED)))
+    sources: tuple[Iterable[Edit | Altered], ...] = (slips, altered(telling, seen, near, Count(MOST_CHANGED)))
     for source in sources:
         found: dict[str, Edited] = {}
         for edit in source:

@@ -10,9 +10,8 @@ from types import CodeType
 from typing import Any
 
 from attest.diagnosis.changes import TYPES_AND_NAMES
-from attest.diagnosis.edits import RULES, asks_above, editable, function_of, made_of, tree_of
-from attest.diagnosis.executed import code_of
-from attest.diagnosis.longhand import LONGHAND
+from attest.diagnosis.edits import RULES, asks_above, function_of, made_of, running, tree_of
+from attest.diagnosis.nearness import Near
 from attest.judging.catalogue import assemble
 
 NAME = "__changed__"
@@ -48,18 +47,11 @@ class Hooked:
         return assemble(self.piece, "altered")
 
 
-def hooked(seen: frozenset[CodeType], nearest: str = "parts") -> Iterator[Hooked]:
-    """Every expression of every method that runs, those in this folder of the reference first."""
-    for kind in sorted(editable(), key=lambda kind: f".{nearest}." not in kind.__module__):
-        if kind in RULES:
-            continue
-        ran = [name for name, value in vars(kind).items() if code_of(value) in seen]
-        for name in ran:
-            yield from _hooked_in(kind, kind, name)
-        if kind in LONGHAND and set(vars(LONGHAND[kind])) & set(ran):
-            for name, value in vars(LONGHAND[kind]).items():
-                if code_of(value) is not None:
-                    yield from _hooked_in(kind, LONGHAND[kind], name)
+def hooked(seen: frozenset[CodeType], near: Near) -> Iterator[Hooked]:
+    """Every expression of every method that runs, those of the nearest methods first."""
+    for kind, plain, name in running(seen, near):
+        if kind not in RULES:
+            yield from _hooked_in(kind, plain, name)
 
 
 def _hooked_in(kind: type[Any], plain: type[Any], name: str) -> Iterator[Hooked]:

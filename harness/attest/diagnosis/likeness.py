@@ -19,6 +19,7 @@ from attest.contract import OPERATIONS
 from attest.diagnosis.conditions import condition_of
 from attest.diagnosis.executed import executed, may_matter
 from attest.diagnosis.explained import explained
+from attest.diagnosis.nearness import Rank, nearness
 from attest.diagnosis.relations import relations, spread
 from attest.diagnosis.spectrum import confined
 from attest.diagnosis.traces import Count, Trace, agrees, traces_of
@@ -80,16 +81,13 @@ def diagnose(
             return found
         # Where the clock strikes in what follows, what is known already stays.
         with suppress(Timeout):
-            return replace(found, edits=explained(heard, seen, Count(calls)))
+            return replace(found, edits=explained(heard, seen, nearness(candidates), Count(calls)))
         return found
 
 
 def _measured(heard: Sequence[Trace], implementation: Any) -> Measured:
     condition, places = confined(heard, implementation)
     return Measured(condition_of(heard) or condition, tuple(relations(heard)), spread(heard), places)
-
-
-Rank = tuple[bool, bool, int]
 
 
 def _candidates(criterion: str) -> list[tuple[Rank, Defect]]:
