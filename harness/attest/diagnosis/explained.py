@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import takewhile
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, takewhile
 from types import CodeType
 from typing import Any
 
@@ -17,7 +17,7 @@ from attest.records.failure import FEW, Edited
 POSSIBLE = 0.6  # of the wrong cases that a change must explain
 PLACES = 3  # classes that may be the place; more of them say nothing
 AS_RIGHT = 12  # cases without a fault in which a change of the reference must make none either
-MOST_CHANGED = 4000  # calls of a small part, about two seconds, for changing one value after the other
+MOST_CHANGED = 30000  # calls of a small part, about three seconds, for changing one value after the other
 
 
 def explained(
@@ -39,7 +39,8 @@ def explained(
     left_out = len(every) - len(telling)
     slips = takewhile(lambda edit: not count.spent, edits(seen, near))
     partly: list[Edited] = []
-    sources: tuple[Iterable[Edit | Altered], ...] = (slips, altered(telling, seen, near, Count(MOST_CHANGED)))
+    sources: Iterator[Iterable[Edit | Altered]]
+    sources = chain((slips,), altered(telling, seen, near, Count(MOST_CHANGED)))
     for source in sources:
         found: dict[str, Edited] = {}
         for edit in source:

@@ -16,6 +16,7 @@ from typing import Any
 
 from attest.boundary import JudgedImplementation, quiet
 from attest.contract import OPERATIONS
+from attest.diagnosis.coarseness import coarseness
 from attest.diagnosis.conditions import condition_of
 from attest.diagnosis.executed import executed, may_matter
 from attest.diagnosis.explained import explained
@@ -73,6 +74,8 @@ def diagnose(
         heard = traces_of(property, impl, case, seed)
         telling = [trace for trace in heard if trace.tells]
         if not telling:
+            if coarse := coarseness(heard):
+                return Diagnosis(measured=Measured(relations=coarse))
             return _by_complaint(candidates, property, impl, case)
         seen = executed(telling[:FIRST])
         found = _by_answers(candidates, telling, seen, Count(calls))
@@ -87,7 +90,8 @@ def diagnose(
 
 def _measured(heard: Sequence[Trace], implementation: Any) -> Measured:
     condition, places = confined(heard, implementation)
-    return Measured(condition_of(heard) or condition, tuple(relations(heard)), spread(heard), places)
+    related = (*relations(heard), *coarseness(heard))
+    return Measured(condition_of(heard) or condition, related, spread(heard), places)
 
 
 def _candidates(criterion: str) -> list[tuple[Rank, Defect]]:

@@ -1,4 +1,4 @@
-"""In which order the methods of the reference are tried: those that defects of the criterion override come first.
+"""In which order methods of the reference are tried: first those that defects of the criterion override.
 
 There are more changes of more methods than can be tried for one failure. What known defects of the failing
 criterion are made of is the best guess of what it looks at.
@@ -32,3 +32,9 @@ def nearness(candidates: Sequence[tuple[Rank, Defect]]) -> Near:
         return classes.get(kind.__name__, FARTHEST), methods.get(place, FARTHEST)
 
     return near
+
+
+def level_of(near: Near, kind: type[Any], name: str) -> int:
+    """0: a defect of the criterion is of this class; 1: one of the same operations is; 2: none."""
+    (other_criterion, other_operations, _), _ = near(kind, name)
+    return other_criterion + other_operations

@@ -115,6 +115,8 @@ def _factor(place: str, pairs: Sequence[Pair]) -> Deviant | None:
         if not factor or not close(p.seen, factor * p.right):
             return None
         factors.append(factor)
+    if np.allclose(factors, 1.0, rtol=1e-3):
+        return None  # nearly right answers are no multiple
     if np.allclose(factors, factors[0], rtol=1e-3):
         return Deviant("factor", place, f"{float(np.median(factors)):.4g}", len(pairs))
     named = _named_factor(pairs, factors)
