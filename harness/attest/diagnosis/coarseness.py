@@ -16,12 +16,13 @@ from attest.records.failure import Deviant
 
 FEWEST = 8  # answers
 EXACT = 8  # numbers; the largest error of fewer is small by chance
-# Of the format that an answer is given in: the format it was computed in, and the errors of the larger one
-# that are no rounding errors of its own. Beyond the upper limit answers are compared by value.
+# Of the format that an answer is given in: the one it was computed in, and between which limits most errors
+# of that one begin. Some grow: by what is subtracted from each other later.
 COARSER = {
-    "float64": ("single precision", 2.0**-32, 2.0**-20),
-    "float32": ("half precision", 2.0**-16, 2.0**-9),
+    "float64": ("single precision", 2.0**-28, 2.0**-21),
+    "float32": ("half precision", 2.0**-15, 2.0**-9),
 }
+GROWN = 32.0
 
 
 def coarseness(traces: Sequence[Trace]) -> tuple[Deviant, ...]:
@@ -45,7 +46,9 @@ def _error(seen: Array, right: Array) -> float:
 
 def _said(dtype: str, errors: Sequence[float]) -> Deviant | None:
     name, low, high = COARSER[dtype]
-    coarse = [error for error in errors if low < error < high]
+    coarse = sorted(error for error in errors if error > low / GROWN)
     if len(coarse) < FEWEST or len(coarse) < 0.75 * len(errors):
+        return None
+    if not low < coarse[len(coarse) // 10] < high or coarse[9 * len(coarse) // 10] > GROWN * high:
         return None
     return Deviant("precision", dtype, name, len(coarse))

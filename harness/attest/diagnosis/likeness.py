@@ -198,6 +198,8 @@ def same_complaint(one: Violation, other: Violation) -> bool:
     if a is None or b is None:
         return one.seen == other.seen
     places = (a.what, a.index) == (b.what, b.index)
+    if a.wanted is not None and b.wanted is not None and not _near(a.seen - a.wanted, b.seen - b.wanted):
+        return False  # where little is wrong, all that is nearly right looks alike
     return places and _near(a.seen, b.seen) and _near(a.wanted, b.wanted)
 
 
@@ -207,4 +209,4 @@ def _near(one: float | None, other: float | None) -> bool:
         return one is other
     if not (math.isfinite(one) and math.isfinite(other)):
         return math.isfinite(one) == math.isfinite(other)
-    return math.isclose(one, other, rel_tol=1e-3, abs_tol=1e-9)
+    return math.isclose(one, other, rel_tol=1e-3)

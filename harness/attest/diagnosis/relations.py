@@ -148,7 +148,7 @@ def _offset(place: str, pairs: Sequence[Pair]) -> Deviant | None:
     for p in pairs:
         offset = float((p.seen - p.right).mean())
         scale = float(np.max(np.abs(p.right), initial=abs(offset)))
-        if not np.allclose(p.seen, p.right + offset, rtol=0, atol=1e-3 * scale + 1e-9):
+        if abs(offset) < 1e-2 * scale or not np.allclose(p.seen, p.right + offset, rtol=0, atol=1e-3 * scale):
             return None
         offsets.append(offset)
     same = np.allclose(offsets, offsets[0], rtol=1e-3, atol=1e-9)
