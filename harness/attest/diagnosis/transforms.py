@@ -293,6 +293,8 @@ _INTEGERS = (
     _number("{}, at least 1", lambda n: max(n, 1)),
     _number("{}, at most 0", lambda n: min(n, 0)),
     _number("{}, at most 1", lambda n: min(n, 1)),
+    _number("{} rounded down to an even number", lambda n: n - n % 2),
+    _number("{} % 2", lambda n: n % 2),
     _number("the square of {}", lambda n: n * n),
     _number("the root of {}", lambda n: n**0.5),
 )
