@@ -25,6 +25,7 @@ from attest.reference.memory import remember_answers
 from attest.registry import UsageError, parse_request
 from attest.report.writing import write_text
 from attest.running.judging import Settings, judge
+from attest.sealed.guard import end_with_parent
 from attest.spec import load_spec
 
 KILLED, ALIVE = "killed", "alive"
@@ -200,8 +201,14 @@ def _runner(workers: int) -> Iterator[Callable[..., Iterable[list[Outcome]]]]:
     import multiprocessing
 
     spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, spawn, remember_answers, (ANSWERS,)) as pool:
+    with ProcessPoolExecutor(workers, spawn, _begin) as pool:
         yield pool.map
+
+
+def _begin() -> None:
+    """What a worker does first."""
+    end_with_parent()  # a pool whose owner was killed waits for work for ever
+    remember_answers(ANSWERS)
 
 
 def summarise(

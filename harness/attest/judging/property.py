@@ -265,7 +265,7 @@ def _explore(property: Property, impl: JudgedImplementation, profile: str, seed:
 
 
 def _settings(property: Property, profile: str) -> Any:
-    from hypothesis import HealthCheck, Phase, settings
+    from hypothesis import HealthCheck, Phase, Verbosity, settings
 
     return settings(
         max_examples=property.examples(profile),
@@ -275,6 +275,7 @@ def _settings(property: Property, profile: str) -> Any:
         report_multiple_bugs=False,
         print_blob=False,
         suppress_health_check=list(HealthCheck),
+        verbosity=Verbosity.quiet,  # else it prints the steps of a state machine that takes another course
         stateful_step_count=max(1, property.steps),
     )
 
