@@ -28,6 +28,7 @@ PATIENCE = 3  # tries, after which half of the error should have gone
 ASKED = 20  # wrong answers, of which in some the number can be solved for
 SOLVED = 8
 FARTHEST = 1e6
+NOTHING = 1e-9
 
 Act = Callable[[Any, float, Scope], Any]
 
@@ -163,6 +164,8 @@ def _secant(
 
 def _neat(number: float) -> float:
     """The shortest number so near that rounding may explain the rest."""
+    if abs(number) < NOTHING:
+        return 0.0
     for digits in (1, 2, 3, 4):
         short = float(f"{number:.{digits}g}")
         if abs(short - number) <= 2e-6 * abs(number):
