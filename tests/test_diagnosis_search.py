@@ -18,6 +18,7 @@ from attest.diagnosis.trial import failing_case
 from attest.judging.catalogue import assemble
 from attest.judging.property import load_properties
 from attest.outcomes import Deviation, Violation
+from attest.records.record import Record
 from attest.reference import ops
 from attest.reference.parts.attention import Attention
 from attest.reference.parts.heads import MultiHead
@@ -27,6 +28,7 @@ from attest.reference.tape import Var, leaf, node
 from attest.reference.training.loss import Loss
 from attest.reference.training.optimisation import Clipping
 from attest.report.wording import measured_text
+from attest.running import failure
 
 
 class LengthOverTheRoot(Clipping):
@@ -103,6 +105,26 @@ def test_what_is_no_slip_is_found_where_it_stands(piece, criterion, place, said)
 
     told = [(edit.place, edit.after) for edit in found.edits]
     assert any(place == where and said in after for where, after in told), told
+
+
+def test_what_stands_on_a_failure_is_diagnosed_without_a_search():
+    impl = JudgedImplementation(assemble(ScoresInTenths, "stranger"))
+    property = load_properties()["M1.2"][0]
+    brief = diagnose(property, impl, failing_case(property, impl), seed=0, thorough=False)
+
+    assert brief.edits == ()
+    assert brief.compared > 0
+
+
+def test_only_a_failure_that_was_seen_makes_another_one_second(monkeypatch):
+    monkeypatch.setattr(failure, "_failed", {"mine": {"M1.2"}, "theirs": {"M4.1"}})
+
+    def stands(name, criterion):
+        return failure._stands_on_a_failure(Record(name, criterion, criterion.partition(".")[0], "must"))
+
+    assert stands("mine", "M1.4a")  # it stands on M1.4, which stands on M1.2
+    assert not stands("mine", "M1.2")
+    assert not stands("theirs", "M1.4a")
 
 
 def test_single_precision_inside_is_measured_and_nothing_is_named():
