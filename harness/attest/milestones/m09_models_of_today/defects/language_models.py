@@ -218,3 +218,11 @@ class pad_id_is_zero(DecoderOnly):
 
     def real(self, ids: Array) -> Array:
         return self.parts.masks.padding_mask(ids, 0)[:, 0]
+
+
+@defect("M9.4")
+class late_tokens_read_the_first_rows(Learned):
+    """In a model positions beyond 1000 count from 0 again."""
+
+    def rows(self, table: Var, positions: Array) -> Var:
+        return super().rows(table, positions % 1000)
