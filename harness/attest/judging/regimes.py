@@ -42,7 +42,7 @@ DTYPES = ("", "float64")  # "": as drawn
 # Rows of a batch in one further case, its other sizes as drawn: beyond groups of 8, 16 and 32. And heads in
 # another one, beyond groups of 8 and 16.
 ROWS = 33
-HEADS = 18
+HEADS = 20
 
 # Keys that are hidden at the beginning of a row. Block kernels fail where a whole leading block is hidden.
 RUNS = (1, 2, 4, 8, 16, 32, 64, 128)
