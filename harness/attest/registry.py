@@ -18,12 +18,13 @@ from typing import Any
 
 import pluggy
 
-from attest.contract import OPERATIONS, PROJECT, Hooks
+from attest.contract import OPERATIONS, PROJECT, Config, Hooks
 from attest.declared import misdeclared
 from attest.outcomes import Timeout
 
 NAME_RULE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 HOOK = "attest_implementations"
+RUN_OPTIONS = ("dtype", "device")  # options after a comma that are read by the run itself
 DOORS = {"hf": "attest_impls.huggingface"}  # hf:llama is the factory `llama` of that module
 
 
@@ -69,6 +70,7 @@ def parse_request(text: str) -> Request:
     """Read one value of --impl; UsageError where it names nothing."""
     request = read_request(text)
     _check_exists(request)
+    _check_options(request)
     return request
 
 
@@ -90,6 +92,16 @@ def read_request(text: str) -> Request:
     target, colon, factory = head.partition(":")
     target = DOORS.get(target, target) if colon else target
     return Request(text, target, factory if colon else None, tuple(options))
+
+
+def _check_options(request: Request) -> None:
+    """A field of the config is drawn by every case; an implementation would pass over it in silence."""
+    for name, value in request.options:
+        if name in Config.__dataclass_fields__ and name not in RUN_OPTIONS:
+            raise UsageError(
+                f"--impl option {name}={printable(value)!r} is a field of the config, which cases draw and "
+                "--impl cannot set; leave it out"
+            )
 
 
 def _check_exists(request: Request) -> None:
@@ -308,7 +320,7 @@ def _unnamed(implementation: Any) -> str:
 
 
 def _set_options(implementation: Any, options: tuple[tuple[str, str], ...]) -> None:
-    kept = tuple(pair for pair in options if pair[0] not in ("dtype", "device"))
+    kept = tuple(pair for pair in options if pair[0] not in RUN_OPTIONS)
     if kept:
         implementation.options = kept
 

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 
 
 STEPS = frozenset({"start", "step", "reorder", "rewind"})
+LEFT_OUT = {  # what takes the question away
+    "start": '; declare only = {"cache": (False,)} where there is no cache',
+    "reorder": '; declare only = {"reorder": (False,)} where rows of a cache cannot be exchanged',
+}
 
 
 class JudgedComponent:
@@ -80,6 +84,14 @@ class JudgedComponent:
         """The state with these rows of the old one."""
         reorder = self._method("reorder")
         return guarded(self._label("reorder"), lambda: reorder(state, aligned(rows)))
+
+    @property
+    def reorders(self) -> bool:
+        """Whether states are asked for other rows: not where only = {"reorder": (False,)} takes that away."""
+        if "reorder" not in self.impl.claims.features:
+            return False
+        self._method("reorder")
+        return True
 
     def rewind(self, state: Any, count: int) -> Any:
         """The state without its last tokens; NotOffered where the model cannot go back."""
@@ -163,6 +175,6 @@ class JudgedComponent:
         if not callable(method):
             # Whoever declares only = {"cache": (False,)} is not asked for steps.
             missing = NotClaimed if name in STEPS and "cache" not in self.impl.claims.features else NotOffered
-            raise missing(f"{self.operation} has no {name}()")
+            raise missing(f"{self.operation} has no {name}(){LEFT_OUT.get(name, '')}")
         function: Callable[..., Any] = method
         return function
