@@ -1,7 +1,11 @@
 """The `attest` command: what each subcommand prints, writes, refuses and returns."""
 
 import json
+import os
 import re
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -257,6 +261,15 @@ def test_a_file_that_ends_too_soon_within_is_a_fault_of_ours_and_no_ctrl_c(attes
     code, _, err = attest("list")
     assert code == 3
     assert err.strip().startswith("Error: attest failed (EOFError: no more)")
+
+
+def test_a_reader_that_is_gone_is_no_verdict():
+    reading, writing = os.pipe()
+    os.close(reading)
+    words = [Path(sys.executable).with_name("attest"), "list"]
+    run = subprocess.run(words, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writing)
+    assert (run.returncode, run.stderr) == (3, "Error: the output was closed before its end\n")
 
 
 def test_an_output_directory_that_cannot_be_made(attest, tmp_path):
