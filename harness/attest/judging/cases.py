@@ -128,6 +128,7 @@ class OperationCase(Case):
     constants: ClassVar[Mapping[str, Any]] = {"num_heads": 1}
     free: ClassVar[tuple[str, ...]] = ()
     # Rows of options where every config costs a build: one for each of the most values that an option has.
+    # Of what a criterion wants there are two.
     most_rows: ClassVar[int] = 6
 
     pick: int = 0  # 0: the options are those that are written
@@ -154,7 +155,8 @@ class OperationCase(Case):
             return self
         plain, wanted = self.but(pick=0, wants="", options=""), read_options(self.wants)
         most = self.most_rows if self.fixed else 0
-        row = picked_options(impl, self.operation, self.free, self.pick, plain.config, wanted, most)
+        ends = bool(most and wanted)  # criteria want many things
+        row = picked_options(impl, self.operation, self.free, self.pick, plain.config, wanted, most, ends)
         return plain.but(options=written_options(row))
 
     @property

@@ -11,8 +11,8 @@ import numpy as np
 
 from attest.judging.catalogue import defect
 from attest.reference import ops
-from attest.reference.parts.layers import Layers, Sublayer
-from attest.reference.parts.norms import LayerNorm
+from attest.reference.parts.layers import Layers
+from attest.reference.parts.norms import LayerNorm, Sublayer
 from attest.reference.parts.where import Where
 from attest.reference.scope import Scope
 from attest.reference.tape import Var, node
