@@ -116,6 +116,18 @@ def test_a_directory_and_another_kind_of_file(tmp_path):
             "def attest_implementations(): raise RuntimeError('no weights\\nhere')",
             "making the implementations raised RuntimeError: no weights here",
         ),
+        (
+            "def attest_implementations(): return type('L', (list,), {'__iter__': int})([1])",
+            "reading the list of implementations raised TypeError: iter() returned non-iterator",
+        ),
+        (
+            GOOD.format(name="one").replace("name = 'one'", 'name = "one"; packages = ("numpy", 7)'),
+            "packages=('numpy', 7) is not a list of words",
+        ),
+        (
+            GOOD.format(name="one").replace("name = 'one'", 'name = "one"; packages = ("x\\x1b[2J",)'),
+            "which is no package; write it as pip has it",
+        ),
         ("def attest_implementations(): return [][0]", "raised IndexError: list index out of range"),
         (
             "import pluggy\n@pluggy.HookimplMarker('attest')\ndef attest_implementations(config): return []",

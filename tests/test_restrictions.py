@@ -61,3 +61,46 @@ def test_a_property_that_is_not_claimed_needs_no_examples():
     record = judged(implementation, id="M4.1")
     assert record.verdict == "pass", record.reason
     assert record.floor < judged(ReferenceImplementation(), id="M4.1").floor
+
+
+class Caching:
+    """A language model whose cache has steps and no reorder."""
+
+    name = "caching"
+    dtypes = ("float32", "float64")
+
+    def language_model(self, config):
+        return Stepping(ReferenceImplementation().language_model(config))
+
+
+class Stepping:
+    """What a component of the reference has, without what takes a state elsewhere."""
+
+    def __init__(self, model):
+        self.model = model
+
+    def __call__(self, **inputs):
+        return self.model(**inputs)
+
+    def __getattr__(self, name):
+        if name in ("reorder", "rewind"):
+            raise AttributeError(name)
+        return getattr(self.model, name)
+
+
+WITHOUT_REORDER = ("M9.8", "M9.18a", "M9.19a")
+
+
+@pytest.mark.parametrize("id", WITHOUT_REORDER)
+def test_a_cache_whose_rows_stay_is_judged_by_its_steps(id):
+    implementation = Caching()
+    implementation.only = {"reorder": (False,)}
+    record = judged(implementation, id=id)
+    assert record.verdict == "pass", record.reason
+
+
+@pytest.mark.parametrize("id", WITHOUT_REORDER)
+def test_a_cache_without_reorder_is_told_how_to_say_so(id):
+    record = judged(Caching(), id=id)
+    assert record.verdict == "not offered", record.reason
+    assert 'has no reorder(); declare only = {"reorder": (False,)}' in record.reason

@@ -134,6 +134,8 @@ def test_the_criteria_are_those_of_what_is_offered_quick_before_standard():
     ids = {s.criterion for s in steps(narrow, Asked(profile="quick"))}
     assert {"M5.6", "MC.1"} <= ids
     assert not {"M5.1", "M1.2"} & ids
+    single = Presented("f.py", "a", False, criteria=("M5.6", "M6.3"), offers=who.offers)
+    assert [s.criterion for s in steps(single, Asked(profile="quick"))] == ["M5.6", "M6.3"]
     assert "M5.4" in {s.criterion for s in steps(narrow, Asked(costly=True))}
     assert {s.profile for s in steps(replace(who, correct=True), Asked())} == {"standard"}
 

@@ -8,7 +8,7 @@ import importlib.util
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
@@ -177,11 +177,10 @@ def load(request: Request) -> list[Any]:
     """Import the plugin and return its implementations; BrokenPlugin with one sentence where it cannot."""
     source = printable(request.target)
     module = import_plugin(request)
-    found = call_door(_door(request, module, source), source, "making the implementations")
-    door = f"{request.factory or HOOK}()"
-    if request.factory is not None and hasattr(found, "name"):
-        found = [found]
-    implementations = [_checked(i, source) for i in _listed(found, source, door)]
+    door = _door(request, module, source)
+    made = call_door(door, source, "making the implementations")
+    found = call_door(lambda: _listed(made, request, source), source, "reading the list of implementations")
+    implementations = [_checked(i, source) for i in found]
     for implementation in implementations:
         if request.options:
             _set_options(implementation, request.options)
@@ -193,6 +192,11 @@ def load(request: Request) -> list[Any]:
 def offered(implementation: Any) -> list[str]:
     """The operations an implementation has."""
     return [name for name in OPERATIONS if callable(getattr(implementation, name, None))]
+
+
+def class_name(kind: type) -> str:
+    """The name that Python keeps for a class, whose metaclass may say anything, or raise."""
+    return str(type.__dict__["__name__"].__get__(kind))
 
 
 def printable(text: str) -> str:
@@ -272,21 +276,25 @@ def call_door(door: Callable[[], Any], source: str, doing: str) -> Any:
     """What a plugin's function returns; BrokenPlugin where it raises."""
     try:
         return door()
-    except (KeyboardInterrupt, Timeout):
+    except (BrokenPlugin, KeyboardInterrupt, Timeout):
         raise
     except BaseException as error:
         raise BrokenPlugin(f"{source}: {doing} raised {sentence(error)}") from error
 
 
-def _listed(found: Any, source: str, door: str) -> Sequence[Any]:
+def _listed(found: Any, request: Request, source: str) -> list[Any]:
+    """What a hook or a factory gave, as a list of our own."""
+    door = f"{request.factory or HOOK}()"
+    if request.factory is not None and hasattr(found, "name"):
+        return [found]
     if found is None:
         raise BrokenPlugin(f"{source}: {door} returned None; return a list of implementations")
     if not isinstance(found, list | tuple):
-        kind = type(found).__name__
+        kind = class_name(type(found))
         raise BrokenPlugin(f"{source}: {door} returned one object ({kind}); return a list of implementations")
     if not found:
         raise BrokenPlugin(f"{source}: {door} returned an empty list; return at least one implementation")
-    return found
+    return [*found]
 
 
 def _checked(implementation: Any, source: str) -> Any:
@@ -303,7 +311,7 @@ def _checked(implementation: Any, source: str) -> Any:
 def _unnamed(implementation: Any) -> str:
     name = getattr(implementation, "name", None)
     if not isinstance(name, str):
-        kind = type(implementation).__name__
+        kind = class_name(type(implementation))
         return f"an implementation ({kind}) has no name; give it a string `name`"
     if not NAME_RULE.fullmatch(name):
         rule = "use letters, digits, dot, dash or underscore, 64 at most"
@@ -323,7 +331,8 @@ def sentence(error: BaseException) -> str:
         text = " ".join(printable(" ".join(str(error).split())).split())[:300]
     except Exception:
         text = "its text cannot be read"
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+    name = printable(class_name(type(error)))[:100]
+    return f"{name}: {text}" if text else name
 
 
 def _known() -> str:

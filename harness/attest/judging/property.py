@@ -332,7 +332,8 @@ def parse_drawn(line: str) -> dict[str, Any]:
     """Read a line of `print_drawn`; ValueError where it cannot be."""
     from attest.judging.cases import parse_value
 
-    parts = re.findall(r"(\w+)=(\w+\[[^\]]*\]|\S+)", line)
+    # A value ends where the next name begins: words such as `zero queries` have blanks in them.
+    parts = re.findall(r"(\w+)=(\w+\[[^\]]*\]|\S.*?)(?=\s+\w+=|\s*$)", line)
     if not parts:
         raise ValueError(f"case={line!r} has no name=value; paste the whole line of the report")
     return {name: parse_value(text) for name, text in parts}

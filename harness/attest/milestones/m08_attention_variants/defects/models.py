@@ -268,3 +268,11 @@ class documents_cut_to_fit(ReferenceLanguageModel):
         before = np.cumsum(lengths, axis=1) - lengths
         given["lengths"] = np.clip(lengths, 0, np.maximum(T - before, 0))
         return super().accept_packed(given)
+
+
+@defect("M8.12")
+class documents_in_four_bits(DecoderOnly):
+    """Documents of a row are numbered in four bits: the first and the seventeenth see each other."""
+
+    def packed_mask(self, ids: Array, documents: Array) -> Array:
+        return super().packed_mask(ids, np.where(documents < 0, documents, documents % 16))

@@ -30,7 +30,7 @@ def a_packed_document_equals_the_document_alone(impl: JudgedImplementation, case
         expect_close(seen[row : row + 1, place], wanted, what, factor=2 * component.widening)
 
 
-@verifies("M8.12")
+@verifies("M8.12", large=1)
 @given(case=packed_cases())
 def packed_logits_and_loss_equal_their_formula(impl: JudgedImplementation, case: PackedCase) -> None:
     """The loss is the mean over the tokens that follow another of their document; 0 where none does."""
