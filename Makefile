@@ -111,10 +111,11 @@ reports: selftest fresh study
 	for file in $(wildcard reports/bench.*); do cp $$file reports/kept/ || exit 1; done
 
 # The CUDA path of eager and compiled on a device that is emulated in the memory of the host, and every kernel that
-# inductor writes compiled for sm_80 and sm_90. Half an hour; `make gpu-emulation KEEP=--keep` keeps the page.
+# inductor writes compiled for sm_80 and sm_90. Half an hour; `make gpu-emulation KEEP=--keep` keeps the page, and
+# PIECES="eager.M1 faults" runs some of it, with the rest as it was.
 gpu-emulation: $(STAMP)
 	$(BIN)/python -m pip install -q -e ".[triton]" ninja
-	cd tests && ../$(BIN)/python -m gpu_emulation $(KEEP)
+	cd tests && ../$(BIN)/python -m gpu_emulation $(if $(PIECES),--only $(PIECES)) $(KEEP)
 
 # Style and types.
 lint: $(STAMP)

@@ -11,8 +11,11 @@ from attest.contract import Config
 
 torch = pytest.importorskip("torch")
 
+
+from attest.adapters.placement import on_fake_cuda  # noqa: E402
 from attest_impls.compiled import Compiled  # noqa: E402
 from attest_impls.compiled.cpu import product as few_rows  # noqa: E402
+from attest_impls.compiled.decoding import moved  # noqa: E402
 from attest_impls.eager import Eager  # noqa: E402
 
 # torch's own imports warn of what torch deprecates.
@@ -69,10 +72,26 @@ def test_several_rows_are_decoded_like_eager_does(rows: int) -> None:
     expect_same(TINY, rows, range(3))
 
 
+@pytest.mark.parametrize("rows", [[1, 0, 1], [2, 2]], ids=str)
+def test_rows_are_moved_without_writing_to_the_old_ones(rows: list[int]) -> None:
+    old = torch.arange(6.0).view(3, 2)
+    made = moved(old, torch.tensor(rows))
+    assert made.tolist() == [[2.0 * i, 2.0 * i + 1] for i in rows]
+    assert old.tolist() == [[0, 1], [2, 3], [4, 5]]
+
+
+def test_rows_stay_where_they_are_in_the_memory_of_a_gpu() -> None:
+    """A CUDA graph is recorded for addresses: as many rows as before keep theirs."""
+    with on_fake_cuda():
+        old = torch.zeros(3, 2, device="cuda")
+        assert moved(old, torch.tensor([1, 0, 1], device="cuda")) is old
+        assert moved(old, torch.tensor([1, 0], device="cuda")).shape == (2, 2)
+
+
 @pytest.mark.slow
 def test_the_product_of_a_weight_and_few_rows_is_that_of_matmul() -> None:
     """Sizes on both sides of a tile, a vector and a cache line, with nothing written beside the result."""
-    for rows, width, out in product((3, 8, 9, 16, 17, 33, 64), (1, 16, 33, 520), (1, 5, 8, 12, 13, 40)):
+    for rows, width, out in product((2, 3, 4, 8, 9, 16, 17, 33, 64), (1, 16, 33, 520), (1, 5, 8, 12, 13, 40)):
         generator = torch.Generator().manual_seed(rows * width + out)
         weight = torch.randn(out, width, generator=generator)
         x = torch.randn(rows, width, generator=generator)

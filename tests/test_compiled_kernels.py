@@ -127,7 +127,7 @@ def test_inductor_has_its_own_way_back_after_a_graph_and_after_an_error() -> Non
 
 
 def test_with_one_compiling_thread_inductor_does_it_itself(monkeypatch) -> None:
-    monkeypatch.setattr(kernels.inductor, "get_compile_threads", lambda: 1)
+    monkeypatch.setattr("torch._inductor.async_compile.get_compile_threads", lambda: 1)
     own = AsyncCompile.cpp_pybinding
     with kernels.in_one_file(()):
         assert AsyncCompile.cpp_pybinding is own

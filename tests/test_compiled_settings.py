@@ -92,6 +92,29 @@ def test_private_names_of_torch_stand_in_one_module() -> None:
     assert {name: found for name, found in users.items() if found} == {}
 
 
+def sines(table, ids):
+    """Uses the gradient that is written here."""
+    from attest_impls.compiled.embedding import looked_up
+
+    return looked_up(table, ids, None).sin()
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch's own, inside dynamo
+def test_a_graph_with_our_own_gradient_is_kept_for_the_next_process(tmp_path, monkeypatch) -> None:
+    torch = pytest.importorskip("torch")
+    from torch._dynamo.utils import counters
+
+    from attest_impls.compiled.compiling import Report, compiled
+
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    before = dict(counters["aot_autograd"])
+    table = torch.zeros(5, 4, requires_grad=True)
+    compiled(sines, Report())(table, torch.tensor([[0, 1]])).sum().backward()
+    done = {name: n - before.get(name, 0) for name, n in counters["aot_autograd"].items()}
+    assert done.get("autograd_cache_bypass", 0) == 0
+    assert done["autograd_cache_saved"] == 1
+
+
 def test_another_version_of_torch_gets_the_settings_it_has_and_a_sentence(monkeypatch, caplog) -> None:
     torch = pytest.importorskip("torch")
     from attest_impls.compiled import private_torch

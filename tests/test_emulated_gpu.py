@@ -8,7 +8,7 @@ from attest.machine import emulated_cuda, lacking
 from attest.report.environment import environment
 from attest.spec import load_spec
 from gpu_emulation import versions
-from gpu_emulation.__main__ import FAULTS, judged
+from gpu_emulation.__main__ import FAULTS, MODELS, PIECES, chosen, judged
 from gpu_emulation.page import SEEN, page
 
 torch = pytest.importorskip("torch")
@@ -52,7 +52,7 @@ def test_other_versions_are_refused_in_one_sentence(monkeypatch, found, sentence
 
 RIGHT = {
     "steps off by": 6e-7, "same tokens": True, "scores off by": 9e-7, "recorded": 5, "recorded again": 2,
-    "replayed": 18, "not recorded": 0, "kernels": 17, "overruns": 0,
+    "recorded in a beam": 2, "replayed": 18, "not recorded": 0, "kernels": 17, "overruns": 0,
 }  # fmt: skip
 
 
@@ -64,34 +64,45 @@ def test_a_fault_that_is_not_seen_is_named():
     assert sentence.startswith("the fault caches_may_move is not seen: ")
 
 
-@pytest.mark.parametrize("what", ["steps off by", "scores off by", "same tokens", "not recorded", "overruns"])
-def test_wrong_decoding_is_named(what):
-    assert judged({"compiled": {"decoding": RIGHT}}) == []
-    wrong = {**RIGHT, what: False if what == "same tokens" else 1}
-    (sentence,) = judged({"compiled": {"decoding": wrong}})
-    assert sentence.startswith("compiled: decoding gives ")
+WRONG = {"steps off by": 1, "gradients off by": 0.2, "scores off by": float("inf"), "same tokens": False,
+         "recorded in a beam": 8, "not recorded": 1, "overruns": 1}  # fmt: skip
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("what", WRONG)
+def test_wrong_numbers_are_named(model, what):
+    assert judged({"compiled": {model: RIGHT}}) == []
+    (sentence,) = judged({"compiled": {model: {**RIGHT, what: WRONG[what]}}})
+    assert sentence.startswith(f"compiled: {model} gives ")
 
 
 def test_the_answer_to_the_question_of_mc_7a_counts():
     asked = {"kernels": 3, "overruns": 0, "MC.7a": None}
-    assert judged({"compiled": {"MC.7a": asked}, "order": asked}) == []
+    assert judged({"compiled": {"MC.7a": asked}, "order": {"MC.7a": asked}}) == []
     for broken in ({"MC.7a": "logits are off"}, {"overruns": 1}, {"error": ["no answer"]}):
-        (sentence,) = judged({"compiled": {"MC.7a": {**asked, **broken}}})
-        assert sentence.startswith("compiled: MC.7a gives ")
+        for part in ("compiled", "order"):
+            (sentence,) = judged({part: {"MC.7a": {**asked, **broken}}})
+            assert sentence.startswith(f"{part}: MC.7a gives ")
+
+
+def test_a_part_or_one_of_its_pieces_can_be_run_alone():
+    assert chosen(None) == list(PIECES)
+    assert chosen(["order", "eager.M2"]) == ["eager.M2", "order.MC.7a"]
+    assert chosen(["faults"]) == [f"faults.{name}" for name in FAULTS]
 
 
 def test_the_page_says_what_ran_and_what_did_not():
     kernel = {"name": "f", "configurations": 2, "registers": 40, "stack": 8, "shared": 512, "tf32": False,
               "atomics": 1, "error": ""}  # fmt: skip
     found = {
-        "eager": {"criteria": [("M1.2", "pass"), ("M1.7", "fail")], "milestones": {"M1": "does not conform"}},
+        "eager": {"M1": {"criteria": [("M1.2", "pass"), ("M1.7", "fail")], "verdict": "does not conform"}},
         "faults": {"caches_may_move": {**RIGHT, "not recorded": 7}},
-        "cubins": [{**kernel, "target": t} for t in ("sm_80", "sm_90")],
+        "cubins": {t: [{**kernel, "target": t}] for t in ("sm_80", "sm_90")},
     }
     text = page(found, judged(found))
     assert versions.LINE in text
     assert "1 pass, 1 fail. M1 does not conform." in text
-    assert text.count("Not run.") == 1, "compiled"
+    assert text.count("| not run |") == 4 + 4, "what compiled is asked, and the other faults"
     assert "| f | sm_90 | 40 | 8 | 512 | no | 1 |" in text
     assert (
         "- sm_80: 1 kernels, 2 configurations; at most 40 registers; 1 use a stack, 0 TF32, 1 atomics" in text

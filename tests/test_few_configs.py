@@ -10,6 +10,7 @@ from attest.contract.claims import claims_of
 from attest.contract.covering import each_value, pairwise
 from attest.judging.options import read_options
 from attest.milestones.m06_generation.cases.generation import GenerationCase
+from attest.milestones.m08_attention_variants.cases.heads import HeadsCase
 from attest.milestones.m09_models_of_today.cases.language_models import LanguageModelCase
 from attest.reference.implementation import ReferenceImplementation
 
@@ -74,6 +75,24 @@ def test_cases_of_a_language_model_keep_to_few_configs_with_every_kind_of_positi
     assert len(few) <= LanguageModelCase.most_rows < len(many)
     kinds = {"sinusoidal", "learned", "rotary", "alibi", "relative", "none"}
     assert {config.positions for config in few} == kinds == {config.positions for config in many}
+
+
+def test_what_a_criterion_wants_is_asked_with_all_else_changed_and_with_none() -> None:
+    case = LanguageModelCase(B=2, T=4, wants="positions:rotary")
+    few, many = (configs(i, case) for i in (Costly(), Cheap()))
+    assert len(few) == 2 < len(many)
+    assert {config.positions for config in few} == {"rotary"}
+    assert {config.norm_kind for config in few} == {"layer", "rms"}
+    assert {config.window is None for config in few} == {True, False}
+
+
+def test_windows_stay_within_a_length_or_beyond_it_where_every_config_costs_a_build() -> None:
+    judged = JudgedImplementation(Costly())
+    drawn = [(T, W) for T in range(2, 12) for W in (1, 2, 3, T - 1, T, T + 1, T + 9)]
+    cases = [HeadsCase(B=2, T=T, pick=1, wants=f"window:{W}").fitted(judged) for T, W in drawn]
+    assert {case.W for case in cases} == {1, 3, 16}
+    for case, (T, W) in zip(cases, drawn, strict=True):
+        assert (case.W >= T) == (W >= T), f"window {W} of {T} positions became {case.W}"
 
 
 def test_what_is_trained_and_written_with_keeps_to_two() -> None:

@@ -59,13 +59,16 @@ def picked_options(
     config: Config,
     wanted: Mapping[str, Any],
     most: int = 0,
+    ends: bool = False,
 ) -> dict[str, Any]:
     """The row that `pick` takes of the claimed combinations of the free options, made to fit the config.
 
-    `most`: only so many rows, and few of them, for an implementation that pays for every config. NotClaimed
-    where no combination holds what is wanted.
+    `most`: only so many rows, and few of them, for an implementation that pays for every config; `ends`: of
+    these the first and the last, all options changed and none. NotClaimed where no combination holds what is
+    wanted.
     """
-    rows = impl.claims.rows(operation, free, wanted, few=bool(most))[: most or None]
+    rows = impl.claims.rows(operation, free, wanted, few=bool(most))[: None if ends else most or None]
+    rows = (*rows[:1], *rows[-1:]) if ends else rows
     if not rows:
         told = ", ".join(f"{name}={value}" for name, value in wanted.items())
         raise NotClaimed(f"{operation} with {told} is not claimed")

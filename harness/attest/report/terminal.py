@@ -178,6 +178,8 @@ def _urgency(row: CriterionRow) -> str:
 def _advice_on_the_rest(document: Document, plan: Plan) -> str:
     if missing := document["selection"]["missing"]:
         return f"judge what has no verdict yet, from {missing[0]} on: the run was stopped or told to skip it"
+    if not _rows(document):
+        return "nothing was judged: no criterion that was asked for is in this shard; merge all shards"
     for m in document["milestones"]:
         lacking = [r for r in m["criteria"] if r["verdict"] == NOT_OFFERED and r["level"] == "must"]
         if lacking and (m["verdict"] != NOT_OFFERED or plan.asked):

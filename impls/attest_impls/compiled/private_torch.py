@@ -16,8 +16,10 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch import Tensor
@@ -41,9 +43,14 @@ SETTINGS: dict[str, dict[str, Any]] = {
     },
     # Two lengths that are equal the first time are not taken for one: a later call may have them apart.
     "torch.fx.experimental._config": {"use_duck_shape": False},
-    # A saved tensor is not saved again as its view: relu's gradient then needs no mask, which is slow to
-    # write.
-    "torch._functorch.config": {"recompute_views": True},
+    "torch._functorch.config": {
+        # A saved tensor is not saved again as its view: relu's gradient then needs no mask, which is slow to
+        # write.
+        "recompute_views": True,
+        # Graphs with the gradient of embedding.py are found again by the next process: a warm start of one
+        # takes seconds otherwise. What the gradient does is part of the key.
+        "autograd_cache_allow_custom_autograd_functions": True,
+    },
 }
 
 _inside = threading.local()
@@ -63,8 +70,8 @@ def settings() -> Iterator[None]:
             yield
         else:
             with ExitStack() as stack:
-                for patch in _patches():
-                    stack.enter_context(patch)
+                for change in _patches():
+                    stack.enter_context(change)
                 stack.enter_context(_private_cache())
                 yield
     finally:
@@ -143,14 +150,35 @@ def inductors_cpp() -> SimpleNamespace:
     from torch._inductor.codegen import cpp
     from torch._inductor.runtime import cache_dir_utils
 
+    class Files(codecache.CppPythonBindingsCodeCache):
+        """A file that is compiled with a header of somebody else's, kept and imported."""
+
+        header = ""
+
+        @classmethod
+        def _get_uncompiled_header(cls, device: str) -> str:
+            return cls.header
+
+        @classmethod
+        def imported(cls, path: Path) -> Any:
+            return cls._load_library(str(path), path.stem)
+
+    @contextmanager
+    def writing_for(deferred: Callable[..., Any], most_arguments: int) -> Iterator[None]:
+        """Kernels have few arguments, and their sources are given to `deferred` instead of the compiler."""
+        with ExitStack() as stack:
+            few = patch.object(cpp.CppScheduling, "MAX_FUSED_KERNEL_ARGS_NUM", most_arguments)
+            stack.enter_context(few)
+            if async_compile.get_compile_threads() > 1:  # with one, inductor wants functions at once
+                stack.enter_context(patch.object(async_compile.AsyncCompile, "cpp_pybinding", deferred))
+            yield
+
     return SimpleNamespace(
         version=torch.__version__,
-        AsyncCompile=async_compile.AsyncCompile,
-        get_compile_threads=async_compile.get_compile_threads,
+        writing_for=writing_for,
+        Files=Files,
         CodeCacheFuture=codecache.CodeCacheFuture,
         CppCodeCache=codecache.CppCodeCache,
-        CppPythonBindingsCodeCache=codecache.CppPythonBindingsCodeCache,
-        CppScheduling=cpp.CppScheduling,
         pick_vec_isa=cpu_vec_isa.pick_vec_isa,
         cache_dir=cache_dir_utils.cache_dir,
     )

@@ -18,9 +18,9 @@ from torch import Tensor
 from attest_impls.eager.language_model import LanguageModel, Sight, positions_of, score_bias
 from attest_impls.eager.masks import window_mask
 
+from .decoding import Pairs, moved
 from .private_torch import keep_address
 
-Pairs = list[tuple[Tensor, Tensor]]
 Parts = tuple[Tensor, Tensor, Tensor, Pairs]
 BLOCK = 32
 
@@ -68,9 +68,9 @@ class Buffers:
         return Buffers(layers, copy(self.real, 1), copy(self.positions, 1), length)
 
     def reorder(self, rows: Tensor) -> None:
-        """In place: row i becomes the old row rows[i]. A CUDA graph that was recorded stays valid."""
-        for x in (self.real, self.positions, *(x for pair in self.layers for x in pair)):
-            x.copy_(x.index_select(0, rows))
+        """Row i becomes the old row rows[i]."""
+        self.real, self.positions = moved(self.real, rows), moved(self.positions, rows)
+        self.layers = [(moved(k, rows), moved(v, rows)) for k, v in self.layers]
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,11 +18,10 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
-from unittest.mock import patch
 
 from ..private_torch import inductors_cpp
 
@@ -46,10 +45,7 @@ def in_one_file(settings: Settings) -> Iterator[None]:
         waiting.append(Kernel(source, settings, waiting))
         return waiting[-1]
 
-    with ExitStack() as stack:
-        stack.enter_context(patch.object(inductor.CppScheduling, "MAX_FUSED_KERNEL_ARGS_NUM", MOST_ARGUMENTS))
-        if inductor.get_compile_threads() > 1:  # with one, inductor wants functions at once
-            stack.enter_context(patch.object(inductor.AsyncCompile, "cpp_pybinding", deferred))
+    with inductor.writing_for(deferred, MOST_ARGUMENTS):
         yield
 
 
@@ -77,7 +73,7 @@ class Kernel(inductor.CodeCacheFuture):
             return
         path = Path(self.note.read_text(encoding="utf-8"))
         if path.exists() and path.resolve().is_relative_to(Path(inductor.cache_dir()).resolve()):
-            _load(_Files._load_library(str(path), path.stem))
+            _load(_Files.imported(path))
 
     @property
     def note(self) -> Path:
@@ -85,14 +81,11 @@ class Kernel(inductor.CodeCacheFuture):
         return Path(inductor.cache_dir()) / "attest-kernels" / self.name
 
 
-class _Files(inductor.CppPythonBindingsCodeCache):
+class _Files(inductor.Files):
     """Inductor's way to compile, keep and import a file, with a header of ours."""
 
     cache: ClassVar[dict[str, Callable[[], Any]]] = {}
-
-    @classmethod
-    def _get_uncompiled_header(cls, device: str) -> str:
-        return str(HEADER)
+    header = str(HEADER)
 
 
 def _compile(kernels: list[Kernel]) -> None:

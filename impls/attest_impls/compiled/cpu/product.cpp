@@ -5,6 +5,9 @@
 // for each k there are M broadcasts and N loads for M * N products, and all sums stay in registers. M is 8
 // although there are registers for more: 16 rows of W at a time take 1.4 times as long for the same products.
 //
+// Up to FEW rows the tiles would be half empty. There a row of W streams past all rows of x at once, a line of
+// the cache at a time: with 4 rows and two cores that takes 0.7 of the time of tiles, with 8 rows 1.3.
+//
 // Shapes: W (out, in), x (rows, in), y (rows, out), each row by row.
 
 #include <algorithm>
@@ -14,6 +17,8 @@
 
 constexpr long LINE = 16;    // numbers in a cache line
 constexpr long DEPTH = 512;  // numbers of each row of x that are at hand in the nearest cache
+constexpr long FEW = 4;      // rows up to which W streams
+constexpr long AHEAD = 1024;  // numbers between what is multiplied and what is asked of the memory
 
 template <int LANES>
 struct Numbers {
@@ -87,7 +92,38 @@ static void multiply(const float* w, const float* x, float* y, long in, long out
     }
 }
 
+// R columns of y, each number a sum over a row of W.
+template <int R>
+static void stream(const float* w, const float* x, float* y, long in, long out) {
+    constexpr int LANES = 8, PARTS = LINE / LANES;
+    using Vector = Numbers<LANES>::Vector;
+    const long lines = in / LINE * LINE;
+#pragma omp parallel for schedule(static)
+    for (long o = 0; o < out; o++) {
+        const float* row = w + o * in;
+        Vector sum[R][PARTS] = {};
+        for (long line = 0; line < lines; line += LINE) {
+            __builtin_prefetch(row + line + AHEAD);
+            for (long p = 0; p < PARTS; p++) {
+                const long k = line + p * LANES;
+                const Vector weight = *reinterpret_cast<const Vector*>(row + k);
+                for (int r = 0; r < R; r++) sum[r][p] += weight * *reinterpret_cast<const Vector*>(x + r * in + k);
+            }
+        }
+        for (int r = 0; r < R; r++) {
+            float whole = 0;
+            for (const Vector& part : sum[r])
+                for (int lane = 0; lane < LANES; lane++) whole += part[lane];
+            for (long k = lines; k < in; k++) whole += row[k] * x[r * in + k];
+            y[r * out + o] = whole;
+        }
+    }
+}
+
 extern "C" void product(const float* w, const float* x, float* y, long in, long out, long rows) {
+    if (rows == 2) return stream<2>(w, x, y, in, out);
+    if (rows == 3) return stream<3>(w, x, y, in, out);
+    if (rows == FEW) return stream<FEW>(w, x, y, in, out);
     if (rows <= 8) return multiply<8, 8, 1>(w, x, y, in, out, rows);
 #ifdef __AVX512F__
     if (rows <= 16) return multiply<16, 8, 1>(w, x, y, in, out, rows);

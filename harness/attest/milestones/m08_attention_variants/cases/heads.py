@@ -22,6 +22,8 @@ from attest.milestones.m08_attention_variants.cases.asked import IfOffered
 
 SHARED = ((6, 2), (4, 2), (6, 3), (8, 2), (8, 4), (9, 3), (4, 1), (3, 1), (5, 5))  # H and G
 LENGTHS = (5, 7, 3, 2, 8, 11)
+# Where every config costs a build: one key head, several and all; windows within most lengths and beyond all.
+FEW = {"num_kv_heads": (1, 2, 4), "head_width": (4, 6), "window": (1, 3, 16)}
 FREE = (*OPTIONS, "positions", "head_width", "window", "attention_scale", "score_cap")
 
 
@@ -34,7 +36,7 @@ class HeadsCase(IfOffered, SelfAttentionCase):
 
     @property
     def narrowed(self) -> dict[str, Any]:
-        return {**super().narrowed, "H": 4}
+        return {**super().narrowed, "H": 4, "wants": _fewer(self.wants, self.T)}
 
     def settled(self) -> Self:
         """With widths that rotary positions can turn."""
@@ -79,6 +81,13 @@ class HeadsCase(IfOffered, SelfAttentionCase):
             if name in made:
                 heads = made[name].reshape(c.kv_heads, c.d_head, *made[name].shape[1:])
                 made[name] = np.repeat(heads, times, axis=0).reshape(-1, *made[name].shape[1:])
+        return made
+
+    def constant_values(self) -> dict[str, Array]:
+        """Parameters whose scores and sinks are zero and whose values, for an x of ones, are one."""
+        made = {name: np.zeros_like(x) for name, x in self.parameters.items()}
+        made["value.weight"][:, 0] = 1.0  # a bias is not everybody's
+        made["output.weight"][:] = 1.0 / made["output.weight"].shape[1]
         return made
 
     def watching(self, head: int) -> dict[str, Array]:
@@ -130,6 +139,19 @@ def heads_cases(
         dtype=draw(dtypes()),
         seed=draw(seeds()),
     )
+
+
+def _fewer(wants: str, T: int) -> str:
+    """The same options with numbers from FEW: the largest that is reached, of a window beyond T the last."""
+    told = []
+    for word in filter(None, wants.split(",")):
+        name, _, value = word.partition(":")
+        if name in FEW:
+            size, few = int(value), FEW[name]
+            beyond = name == "window" and size >= T
+            value = str(max(n for n in few if beyond or n <= max(size, few[0])))
+        told.append(f"{name}:{value}")
+    return ",".join(told)
 
 
 def _window(word: str, T: int) -> int:

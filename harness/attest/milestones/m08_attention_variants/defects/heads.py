@@ -38,6 +38,16 @@ class tiled_not_repeated(_Shared):
 
 
 @defect("M8.1")
+class tiled_in_training(MultiHead):
+    """The path of train mode tiles the key heads: query head h reads key head h modulo G."""
+
+    def shared(self, x: Var) -> Var:
+        if self.noise is None:
+            return super().shared(x)
+        return ops.index(x, (slice(None), np.arange(self.config.num_heads) % self.config.kv_heads))
+
+
+@defect("M8.1")
 class first_kv_head_only(_Shared):
     """Every query head reads the first key head."""
 
@@ -181,6 +191,14 @@ class cap_ignored(Attention):
 
     def capped(self, scores: Var) -> Var:
         return scores
+
+
+@defect("M8.15")
+class cap_ignored_in_training(Attention):
+    """The path of train mode has no cap."""
+
+    def capped(self, scores: Var) -> Var:
+        return super().capped(scores) if self.noise is None else scores
 
 
 @defect("M8.15")

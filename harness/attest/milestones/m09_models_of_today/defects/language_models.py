@@ -239,3 +239,11 @@ class small_eps_raised_in_rms(RMSNorm):
     def __call__(self, x: Var, p: Scope) -> Var:
         right = self.parts.but(norm_eps=max(self.config.norm_eps, LEAST_EPS))
         return RMSNorm(right.config, right)(x, p)
+
+
+@defect("M9.4")
+class late_tokens_read_the_first_rows(Learned):
+    """In a model positions beyond 1000 count from 0 again."""
+
+    def rows(self, table: Var, positions: Array) -> Var:
+        return super().rows(table, positions % 1000)
