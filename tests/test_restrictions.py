@@ -63,6 +63,24 @@ def test_a_property_that_is_not_claimed_needs_no_examples():
     assert record.floor < judged(ReferenceImplementation(), id="M4.1").floor
 
 
+@pytest.mark.parametrize("only", [{"norm": ("pre",)}, {"norm": ("post",), "d_model": "even"}], ids=str)
+@pytest.mark.parametrize("id", ["M5.12", "M5.12a"])
+def test_a_value_that_cannot_be_is_put_to_the_builder_whatever_is_claimed(only, id):
+    asked = []
+    implementation = ReferenceImplementation()
+    build = implementation.transformer
+
+    def transformer(config):
+        asked.append((config.norm, config.d_model))
+        return build(config)
+
+    implementation.only, implementation.transformer = only, transformer
+    record = judged(implementation, id=id)
+    assert record.verdict == "pass", record.reason
+    assert "no_such" in {norm for norm, _ in asked}
+    assert -1 in {width for _, width in asked}
+
+
 class Caching:
     """A language model whose cache has steps and no reorder."""
 

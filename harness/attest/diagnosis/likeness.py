@@ -77,9 +77,8 @@ def diagnose(
         heard = traces_of(property, impl, case, seed)
         telling = [trace for trace in heard if trace.tells]
         if not telling:
-            if coarse := coarseness(heard):
-                return Diagnosis(measured=Measured(relations=coarse))
-            return _by_complaint(candidates, property, impl, case)
+            found = _by_complaint(candidates, property, impl, case)
+            return replace(found, measured=Measured(relations=coarseness(heard)))
         seen = executed(telling[:FIRST])
         found = _by_answers(candidates, telling, seen, Count(calls))
         found = replace(found, measured=_measured(heard, impl.implementation))
