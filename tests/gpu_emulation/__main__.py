@@ -32,6 +32,7 @@ FAULTS = (
 )
 TARGETS = ("sm_80", "sm_90")
 CLOSE = 1e-4  # float32 beside float64: the study saw 1e-6, a fault at least 0.2
+SECONDS = 900  # of a criterion: every operator goes through the emulation
 RECORDED = 4  # CUDA graphs of a beam of eight tokens: one a step would be eight
 SOURCES = OUT / "kernels.json"
 
@@ -59,6 +60,7 @@ def eager(milestone):
     """Verdicts at quick, with every tensor on the device."""
     plugin, home = TESTS / "gpu_emulation" / "judged.py", OUT / milestone
     chosen = ["--milestone", milestone, "--attest-device", "cuda", "--attest-profile", "quick"]
+    chosen += ["--attest-seconds", str(SECONDS)]
     loaded = ["-q", "-n", "0", "-p", "no:cacheprovider", "-p", "gpu_emulation.device"]
     run("pytest", *loaded, f"--impl={plugin}:eager", *chosen, "--attest-reports", str(home))
     (report,) = home.glob("eager*/report.json")

@@ -7,7 +7,7 @@ from gpu_emulation.versions import LINE, TORCH, TRITON
 SEEN = {
     "outputs_not_cloned": "outputs of a CUDA graph are handed out without a copy",
     "caches_may_move": "caches are not marked as staying where they are",
-    "branch_of_the_device": "a wrong mask in a branch that only CUDA takes",
+    "branch_of_the_device": "a wrong place in a branch that only CUDA takes",
     "caches_not_initialised": "caches hold what lay in that memory",
     "caches_exchanged": "a beam goes on in new caches at every step",
 }

@@ -116,6 +116,12 @@ def test_libdevice(dtype):
     assert torch.allclose(y, x.tanh() + x.erf() + x.rsqrt() ** x, rtol=1e-6 if dtype == "float32" else 1e-14)
 
 
+def test_comparisons_become_numbers_before_they_are_counted():
+    x, y = torch.tensor([3, 4, 0, 5]), torch.zeros(4, dtype=torch.int64)
+    cases.counted[(1,)](x, y, 4)
+    assert y.tolist() == [1, 2, 2, 3]
+
+
 def test_a_function_that_is_unknown_is_named():
     x = torch.ones(4)
     with pytest.raises(Exception, match=r"libdevice's __nv_cyl_bessel_i0f is unknown to the interpreter"):

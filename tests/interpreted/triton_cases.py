@@ -54,6 +54,17 @@ def smaller(X, Y, Z, N: tl.constexpr):
 
 
 @triton.jit
+def added(a, b):
+    return a + b
+
+
+@triton.jit
+def counted(X, Y, N: tl.constexpr):
+    i = tl.arange(0, N)
+    tl.store(Y + i, tl.associative_scan((tl.load(X + i) != 0).to(tl.int64), 0, added))
+
+
+@triton.jit
 def by_libdevice(X, Y, N: tl.constexpr):
     i = tl.arange(0, N)
     x = tl.load(X + i)

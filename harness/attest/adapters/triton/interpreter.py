@@ -152,7 +152,8 @@ def _repair_casts() -> None:
     def cast_impl(self: Any, source: Any, wanted: Any) -> Any:
         source = _wide(source)
         if wanted.scalar != tl.bfloat16:
-            return source if source.dtype.scalar == wanted.scalar else cast(self, source, wanted)
+            # Also where the dtype is said to be the wanted one: a comparison says that of its operands.
+            return cast(self, source, wanted)
         return TensorHandle(rounded(source.data.astype(np.float32)), tl.bfloat16)
 
     def create_fp_to_fp(self: Any, source: Any, wanted: Any, mode: Any) -> Any:
