@@ -63,9 +63,9 @@ class Equinox:
 
     def self_attention(self, c):
         heads = {"query": c.num_heads, "key": c.kv_heads, "value": c.kv_heads}
-        near = c.window and (c.window - 1, c.window - 1)
+        near = c.window and (c.window - 1, 0)
 
-        def attended(p, x, mask=None, positions=None, causal=True):
+        def attended(p, x, mask=None, positions=None, causal=False):
             q, k, v = ((x @ p[f"{n}.weight"].T).reshape(*x.shape[:2], h, c.d_head) for n, h in heads.items())
             shown = None if mask is None else jnp.array(mask)[:, None]
             y = jax.nn.dot_product_attention(q, k, v, mask=shown, is_causal=causal, local_window_size=near)

@@ -69,7 +69,7 @@ class Keras:
         parts = ("query", "key", "value", "output")
         kernels = {f"{n}.weight": (i, turned_output if i == 3 else turned) for i, n in enumerate(parts)}
 
-        def call(m, x, mask=None, positions=None, causal=True):
+        def call(m, x, mask=None, positions=None, causal=False):
             return m(x, x, attention_mask=mask, use_causal_mask=causal)
 
         return Layer(layer, [(1, 4, c.d_model)] * 2, kernels, call)

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from attest.boundary import JudgedImplementation, aligned, fresh
+from attest.boundary.training import REPORTED, _numbers
 from attest.contract import Config
 from attest.judging.property import load_properties
+from attest.outcomes import Violation
 from attest.reference.implementation import ReferenceImplementation
 from attest.running.judging import Settings, judge
 from attest.spec import load_spec
@@ -63,7 +65,39 @@ def transposed(right, inputs):
     return {n: np.concatenate([x, x], -1) for n, x in right(**inputs).items()}
 
 
+class Unseen:
+    """Python raises where the class is looked up, and no line of a plugin is in the traceback."""
+
+    __class__ = property(int)
+
+
+class UnseenMapping(dict):
+    __class__ = property(int)
+
+
+class NoName(type):
+    __name__ = property(int)
+
+
+class Nameless(Exception, metaclass=NoName):
+    pass
+
+
+def raises_nameless(right, inputs):
+    raise Nameless("odd")
+
+
 BAD = {
+    "raises what has no name": (raises_nameless, "attention raised Nameless: odd"),
+    "no class": (lambda right, inputs: Unseen(), "reading what attention returned raised TypeError: int()"),
+    "a mapping of no class": (
+        lambda right, inputs: UnseenMapping(right(**inputs)),
+        "reading what attention returned raised TypeError: int()",
+    ),
+    "an array of no class": (
+        lambda right, inputs: {"output": Unseen()},
+        "reading what attention returned raised TypeError: int()",
+    ),
     "raises": (raises, "attention raised TypeError: unsupported operand for @"),
     "a list": (
         lambda right, inputs: [right(**inputs)["output"]],
@@ -110,6 +144,30 @@ def test_no_criterion_of_attention_blames_the_harness(what):
         if criterion.milestone == "M1" and "attention" in criterion.needs:
             record = judged(made, criterion.id)
             assert not record.internal, f"{criterion.id}: {record.reason}"
+
+
+def test_an_array_that_promises_more_than_there_is_room_for_is_not_copied():
+    """Its strides are 0, so that it costs nothing to make; a copy would have 16 GB."""
+    record = judged(implementation(lambda right, inputs: {"output": np.broadcast_to(1.0, (2**27, 2**4))}))
+    assert (record.verdict, record.reason, record.internal) == ("error", "ran out of memory", False)
+
+
+@pytest.mark.parametrize(
+    ("result", "said"),
+    [
+        (Unseen(), "reading what trainer.step returned raised TypeError: int()"),
+        (
+            {"loss": Unseen(), "rate": 0.1, "norm": 1.0},
+            "trainer.step['loss'] is a test_boundary.Unseen, should be a number",
+        ),
+        (7, "trainer.step gave a int; give a mapping with loss, rate, norm"),
+    ],
+    ids=["no class", "no number", "no mapping"],
+)
+def test_what_a_trainer_reports_is_read_with_care(result, said):
+    with pytest.raises(Violation) as caught:
+        _numbers(result, "trainer.step", REPORTED)
+    assert caught.value.seen.startswith(said)
 
 
 def test_another_signature_is_named():

@@ -21,11 +21,17 @@ CAUGHT_OPENLY = {  # by a criterion, without any seal
     "reads_the_memory_of_its_parent", "returns_numbers_that_compare_well", "right_at_aligned_addresses",
     "right_every_other_call", "right_for_small_inputs", "right_for_square_shapes",
     "right_for_the_first_60_calls", "widens_its_bounds", "wrong_only_the_first_time",
-    "answers_only_what_it_cannot_get_wrong", "excuses_itself", "peeks_into_its_parent", "reads_descriptors",
+    "answers_only_what_it_cannot_get_wrong", "excuses_itself", "forges_a_record", "peeks_into_its_parent",
+    "reads_descriptors",
     "reads_the_files_of_the_run", "returns_complex_numbers", "returns_nan_with_a_payload",
     "returns_nothing_to_compare", "returns_structured_arrays", "right_when_it_is_quick",
     "writes_into_its_parent", "right_for_short_sequences", "right_for_narrow_heads", "wrong_once_in_fifty",
     "right_for_plain_values", "right_in_one_dtype", "makes_every_case_easy", "changes_what_it_has_returned",
+    "claims_next_to_nothing", "gives_its_errors_away_slowly", "overflows_the_comparison",
+    "remembers_its_answers", "returns_what_broadcasts", "right_at_first_sight", "right_for_one_row",
+    "right_for_usual_numbers",
+    "right_for_what_it_has_seen", "right_while_shapes_change", "right_within_one_block",
+    "wrong_for_one_content_in_ten",
 }  # fmt: skip
 ASKED = [c for c in SPEC.criteria if set(c.needs) == {"attention"}]
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="a seal needs Linux")

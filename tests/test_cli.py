@@ -1,7 +1,11 @@
 """The `attest` command: what each subcommand prints, writes, refuses and returns."""
 
 import json
+import os
 import re
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -31,6 +35,11 @@ def test_help_names_every_command(attest):
         (["list", "--parameters", "encoder", "bias=7"], "Error: bias='7' is not true or false; "),
         (["list", "--impl", "eagr"], "Error: --impl=eagr is not a registered implementation; did you mean"),
         (["list", "--parameters", ""], "Error: operation='' is unknown; use one of attention, "),
+        (["list", "--parameters", "encoder", "d_ff=4", "d_ff=8"], "Error: d_ff is given twice; leave one of"),
+        (
+            ["run", "-i", "eager", "--seeds", "0..1", "--seed", "3"],
+            "Error: --seed=3 and --seeds='0..1' contra",
+        ),
         (["explain", ""], "Error: '' names nothing; give a criterion, milestone, symptom or defect\n"),
         (
             ["explain", "M1.99"],
@@ -242,6 +251,25 @@ def test_a_fault_of_ours_is_one_sentence_and_exit_code_3(attest, monkeypatch):
     assert err.startswith(
         "Error: attest failed (ZeroDivisionError: division by zero); set ATTEST_TRACEBACK=1"
     )
+
+
+def test_a_file_that_ends_too_soon_within_is_a_fault_of_ours_and_no_ctrl_c(attest, monkeypatch):
+    def ends() -> None:
+        raise EOFError("no more")
+
+    monkeypatch.setattr("attest.spec.load_spec", ends)
+    code, _, err = attest("list")
+    assert code == 3
+    assert err.strip().startswith("Error: attest failed (EOFError: no more)")
+
+
+def test_a_reader_that_is_gone_is_no_verdict():
+    reading, writing = os.pipe()
+    os.close(reading)
+    words = [Path(sys.executable).with_name("attest"), "list"]
+    run = subprocess.run(words, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writing)
+    assert (run.returncode, run.stderr) == (3, "Error: the output was closed before its end\n")
 
 
 def test_an_output_directory_that_cannot_be_made(attest, tmp_path):

@@ -14,7 +14,9 @@ from attest.adapters.checkpoints import Checkpoint, CheckpointError
 from attest.contract.parameters import shapes
 from attest.diagnosis.compare import Activation, Findings, examine
 from attest.diagnosis.likeness import Diagnosis
+from attest.diagnosis.resemblance import nearest_defects
 from attest.families import families, family_named
+from attest.judging.catalogue import defects
 from attest.records.failure import Likeness
 from attest.reference.implementation import ReferenceImplementation
 from attest.reference.oracle import random_parameters
@@ -283,6 +285,51 @@ def test_a_wrong_port_is_wrong_from_its_first_wrong_activation_on(
     clauses = [line for line in out.splitlines() if "looks like" in line]
     assert numbers in clauses[0]
     assert defect in clauses[1]
+
+
+SIZES = {"d_model": 48, "d_ff": 80, "target_vocab": 97, "source_vocab": 97, "pad_id": None}
+DRAWN = [
+    ("bloom", {**SIZES, "num_heads": 6}, "slopes_not_interpolated"),  # a power of two hides it
+    ("bert", {**SIZES, "num_heads": 4, "pad_id": 5, "segments": 2}, "segments_not_embedded"),
+]
+
+
+@pytest.mark.parametrize(("family", "sizes", "defect"), DRAWN, ids=[family for family, *_ in DRAWN])
+def test_a_defect_is_known_again_in_a_small_model_with_the_options_of_the_checkpoint(family, sizes, defect):
+    config = family_named(family).config(**sizes)
+    operation = family_named(family).operation
+    builder = getattr(defects()[defect].build(), operation)
+
+    def build(asked):
+        if (asked.pad_id is None) != (config.pad_id is None):
+            raise TypeError(
+                "a port that compares ids with pad_id cannot do without one, and the other way round"
+            )
+        return builder(asked)
+
+    found = nearest_defects(build, operation, config, "logits")
+    assert defect in [likeness.defect for likeness in found.notable]
+
+
+class Promoting:
+    """Computes in float32 and answers in float64, as numpy code does that multiplies by one float64."""
+
+    def __init__(self, component):
+        self.component, self.load = component, component.load
+
+    def __call__(self, **inputs):
+        return {name: np.asarray(x, np.float64) for name, x in self.component(**inputs).items()}
+
+
+@pytest.mark.parametrize("defect", ["", "final_norm_missing"])
+def test_answers_in_another_dtype_are_compared_as_what_was_asked_for(defect):
+    config = family_named("llama").config(**SIZES, num_heads=4)
+    subject = defects()[defect].build() if defect else ReferenceImplementation()
+    found = nearest_defects(
+        lambda asked: Promoting(subject.language_model(asked)), "language_model", config, "logits"
+    )
+    assert (found is None) == (not defect)
+    assert found is None or defect in [likeness.defect for likeness in found.notable]
 
 
 def test_a_right_port_is_right_and_its_activations_are_written(attest, weights, tmp_path):

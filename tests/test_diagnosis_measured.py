@@ -13,6 +13,7 @@ from attest.diagnosis.edits import edits
 from attest.diagnosis.executed import executed, may_matter, overridden
 from attest.diagnosis.likeness import diagnose
 from attest.diagnosis.longhand import LONGHAND
+from attest.diagnosis.nearness import nearness
 from attest.diagnosis.traces import traces_of
 from attest.diagnosis.trial import failing_case
 from attest.judging.catalogue import assemble, defects
@@ -99,7 +100,7 @@ def test_a_defect_that_changes_nothing_that_runs_is_not_compared():
     assert all(trace.tells for trace in traces[:1])
     assert may_matter(defects()["no_scale"].piece, seen)
     assert not may_matter(defects()["wrong_exponent"].piece, seen)
-    assert {edit.place.partition(".")[0] for edit in edits(seen)} >= {"Attention", "Masks"}
+    assert {edit.place.partition(".")[0] for edit in edits(seen, nearness([]))} >= {"Attention", "Masks"}
     assert "Attention.scale" in overridden(defects()["no_scale"].piece)
 
 

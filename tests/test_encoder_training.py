@@ -1,6 +1,7 @@
 """Masked language models and classifiers: their batches, their tasks and the commands for them."""
 
 import hashlib
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
@@ -111,6 +112,14 @@ def test_tokens_are_hidden_anew_for_every_batch():
         asked = batch["labels"] != PAD
         assert np.array_equal(batch["labels"][asked], ids[asked])
         assert np.array_equal(batch["ids"][~asked], ids[~asked])
+
+
+def test_the_commonest_class_is_that_of_the_texts_that_are_held_out():
+    """Of the training texts another class may be the commonest: always to say the rarer one is no bar."""
+    task = sentiment()
+    by_class = [[example for example in task.train if example[1] == label] for label in (0, 1)]
+    turned = replace(task, train=tuple(by_class[1]), validation=tuple(by_class[0][:3] + by_class[1][:1]))
+    assert turned.majority == 0.75
 
 
 def test_sentiment_cannot_be_told_by_words_without_their_order():

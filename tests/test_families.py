@@ -295,30 +295,44 @@ def test_the_class_of_transformers_agrees_with_the_reference(name, attention):
         np.testing.assert_array_equal(value, parameters[key])
 
 
-DECODERS = [name for name, family in families().items() if family.operation == "language_model"]
-
-
-@pytest.mark.parametrize("name", DECODERS)
+@pytest.mark.parametrize("name", sorted(families()))
 def test_the_start_of_a_port_is_a_right_model_of_its_family(name, tmp_path):
     path = tmp_path / f"my_{name}.py"
     path.write_text(family_starter(family_named(name), f"my_{name}"))
     implementation = load(parse_request(str(path)))[0]
     assert misdeclared(implementation) == ""
     config, rng = config_of(name), np.random.default_rng(2)
-    parameters = random_parameters("language_model", config, rng)
-    model = implementation.language_model(config)
+    operation = family_named(name).operation
+    parameters = random_parameters(operation, config, rng)
+    model = getattr(implementation, operation)(config)
     model.load(parameters)
     ids = rng.integers(4, 11, (3, 9))
-    ids[0, :3], ids[1, 7:] = 0, 0  # padded on the left and on the right
-    wanted = expected("language_model", config, parameters, {"ids": ids})["logits"]
-    seen = model(ids=ids)["logits"]
-    assert (np.abs(seen - wanted.value) / wanted.bound)[ids != 0].max() < 1
+    ids[1, 7:] = 0  # padded on the right
+    streams = {"source": ids, "target": ids[:, :6]}
+    if operation != "transformer":
+        ids[0, :3] = 0  # and on the left
+        streams = {"ids": ids}
+    wanted = expected(operation, config, parameters, streams)["logits"]
+    seen = model(**streams)["logits"]
+    real = list(streams.values())[-1] != 0
+    assert (np.abs(seen - wanted.value) / wanted.bound)[real].max() < 1
 
 
-def test_a_start_is_written_for_decoder_only_families(attest, tmp_path):
-    code, _, errors = attest("new", "--family", "bert", "x")
-    assert code == 2
-    assert "family=bert is no decoder-only model; a start is written for bloom, gpt2" in errors
+def test_the_start_of_a_t5_has_a_gate_where_the_config_has_one(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(family_starter(family_named("t5"), "mine"))
+    port = load(parse_request(str(path)))[0]
+    config = config_of("t5").but(gated=True, activation="gelu_tanh", relative_buckets=8, relative_distance=20)
+    parameters = random_parameters("transformer", config, np.random.default_rng(3))
+    model = port.transformer(config)
+    model.load(parameters)
+    ids = np.random.default_rng(4).integers(4, 11, (2, 30))  # far enough for the last bucket
+    wanted = expected("transformer", config, parameters, {"source": ids, "target": ids})["logits"]
+    seen = model(source=ids, target=ids)["logits"]
+    assert (np.abs(seen - wanted.value) / wanted.bound).max() < 1
+
+
+def test_a_start_of_an_unknown_family_is_not_written(attest, tmp_path):
     code, _, errors = attest("new", "--family", "lama", "x")
     assert code == 2
     assert "did you mean llama?" in errors

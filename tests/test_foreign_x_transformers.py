@@ -18,8 +18,8 @@ from attest.spec import load_spec
 
 VARIANTS = Path(__file__).parent / "foreign" / "x_transformers_variants.py"
 RIGHT = {
-    "x_rotary": ("M7.2", "M7.17"),
-    "x_rotary_linear": ("M7.14",),
+    "x_rotary": ("M7.2", "M7.17", "M7.18"),
+    "x_rotary_linear": ("M7.14", "M7.18"),
     "x_alibi": ("M7.8",),
     "x_buckets": ("M7.10",),
     "x_heads": ("M8.3", "M8.15", "M8.15a"),

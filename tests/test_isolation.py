@@ -198,6 +198,21 @@ def test_a_process_that_does_not_start_is_a_fault_of_ours(judged, monkeypatch):
     assert record.reason == "the process that judges did not start: it ended the process with exit code 1"
 
 
+def test_a_process_that_is_killed_as_it_starts_is_started_again(judged, monkeypatch):
+    """Nothing of the implementation is in it yet: a machine short of memory kills what has just begun."""
+    started, wait = [], Isolation._wait
+
+    def killed_once(process, seconds):
+        if not started:
+            process._process.kill()
+        started.append(seconds)
+        wait(process, seconds)
+
+    monkeypatch.setattr(Isolation, "_wait", killed_once)
+    record, _ = judged("pass")
+    assert (record.verdict, started.count(isolation.START_SECONDS)) == ("pass", 2)
+
+
 def test_forged_answers_are_not_believed(judged):
     write = "[os.write(fd, b'{}\\n[1\\n') for fd in range(3, 40) if os.path.exists(f'/proc/self/fd/{fd}')]"
     record, _ = judged(f"import contextlib\n        with contextlib.suppress(OSError): {write}")

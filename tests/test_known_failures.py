@@ -77,7 +77,9 @@ def test_other_criteria_are_judged_as_ever():
     assert record.verdict == "fail", record.reason
 
 
-@pytest.mark.parametrize("line", [SHORT, "size=-10000.0", "junk=nan way=length", "T=1 S=9", "junk=-inf"])
+@pytest.mark.parametrize(
+    "line", [SHORT, "size=-10000.0", "junk=nan way=length", "T=1 S=9", "junk=-inf", "way=zero queries size=2"]
+)
 def test_what_was_drawn_reads_back(line):
     assert print_drawn(parse_drawn(line)) == line
 

@@ -108,6 +108,13 @@ def test_each_kind_of_fault_is_made(source, fault):
     assert fault in made(source)
 
 
+@pytest.mark.parametrize("content", [b"def (\n", b"\xff", b"x = \x00"])
+def test_a_source_that_is_no_python_is_refused_in_one_sentence(tmp_path, content):
+    (tmp_path / "broken.py").write_bytes(content)
+    with pytest.raises(UsageError, match=r"broken\.py cannot be read as Python \(.*\); correct it"):
+        package_mutations([tmp_path / "broken.py"], tmp_path)
+
+
 @pytest.mark.parametrize(
     "source",
     [
@@ -372,6 +379,13 @@ def test_an_annotation_of_a_mutant_that_is_caught_is_told(tmp_path):
         ('reason = "Nothing reads it."', 'reason = " "', "reason is empty; say why"),
         ('function = "f"', 'function = "f"\nline = 3', "line is not a key of a survivor; remove it"),
         ("[[survivor]]", "[[survivor", "not valid TOML"),
+        ("[[survivor]]", "[[explained]]", "'explained' is unknown; write [[survivor]]"),
+        ("[[survivor]]", "[survivor]", "survivor is no list of tables; write [[survivor]]"),
+        (
+            'function = "f"',
+            'function = "f"\nnth = "2"',
+            "nth='2' is not a whole number; write for example nth",
+        ),
     ],
 )
 def test_annotations_that_cannot_be_used_get_one_sentence(tmp_path, old, new, sentence):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from attest.contract import OPERATIONS, Config
+from attest.milestones.m07_positions.cases.self_attention import SelfAttentionCase
 from attest.milestones.m07_positions.checks import slopes_of
 from attest.reference import ops
 from attest.reference.implementation import ReferenceImplementation
@@ -136,3 +137,32 @@ def test_a_typed_config_that_makes_no_sense_is_refused_in_one_sentence(attest, w
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_the_plain_config_of_every_operation_makes_sense(operation):
     refuse_config(Config(), OPERATIONS[operation].reads)
+
+
+def by_key_position(case):
+    """Attention in float32 with slope times the position of the key, as Bloom adds it."""
+    p, x = case.parameters, case.inputs["x"]
+    q, k, v = (
+        (x @ p[f"{name}.weight"].T).reshape(case.B, case.T, case.H, -1).swapaxes(1, 2)
+        for name in ("query", "key", "value")
+    )
+    slopes = slopes_of(case.H).astype(np.float32)[:, None, None]
+    scores = q @ k.swapaxes(-1, -2) / np.float32(math.sqrt(q.shape[-1]))
+    scores = scores + slopes * case.positions[:, None, None, :].astype(np.float32)
+    scores = np.where(np.tri(case.T, dtype=bool), scores, np.float32(-1e30))
+    powers = np.exp(scores - scores.max(-1, keepdims=True))
+    heads = (powers / powers.sum(-1, keepdims=True)) @ v
+    return heads.swapaxes(1, 2).reshape(case.B, case.T, -1) @ p["output.weight"].T
+
+
+def test_the_bound_holds_for_a_bias_by_the_keys_position():
+    """It is rounded at the size of the position, up to 2000 here: without that the worst is 3.0."""
+    worst = 0.0
+    for seed in range(40):
+        case = SelfAttentionCase(
+            B=2, H=3, T=5, bias=False, causal=True, at="shifted", options="positions:alibi", seed=seed
+        )
+        seen = by_key_position(case)
+        assert seen.dtype == np.float32
+        worst = max(worst, float(np.max(np.abs(seen - case.output.value) / case.output.bound)))
+    assert 0.05 < worst < 0.5

@@ -10,7 +10,7 @@ from attest.evidence import collecting
 from attest.judging.cases import parse_value
 from attest.judging.laws import FORMULA, law_holds
 from attest.judging.property import _registry, parse_drawn, run_property
-from attest.judging.regimes import ROWS, RUNS, hiding_mask, large_examples
+from attest.judging.regimes import HEADS, ROWS, RUNS, hiding_mask, large_examples
 from attest.milestones.m01_attention.cases.attention import AttentionCase
 from attest.milestones.m02_multi_head.cases.multi_head import MultiHeadCase
 from attest.milestones.m03_feed_forward_and_embeddings.cases.embedding import PositionCase, TokenCase
@@ -71,8 +71,14 @@ def test_each_operation_has_its_large_cases_and_one_of_them_a_mask():
     found = [e["case"] for e in large_examples(drawn, 2)]
     crowded = [(c.part, c.mask, c.T) for c in found if c.B == ROWS]
     assert crowded == [("encoder", "keys", 1), ("decoder", "none", 1)]
-    large = [(c.part, c.mask, c.D) for c in found if c.B != ROWS]
-    assert large == [("encoder", "none", 72), ("encoder", "keys", 96), ("decoder", "none", 72)]
+    headed = [(c.part, c.mask, c.D) for c in found if c.H == HEADS]
+    assert headed == [("encoder", "keys", 80), ("decoder", "none", 80)]
+    large = [(c.part, c.mask, c.D, c.dtype) for c in found if c.B != ROWS and c.H != HEADS]
+    assert large == [
+        ("encoder", "none", 72, "float32"),
+        ("encoder", "keys", 96, "float64"),  # the sharp judge meets one
+        ("decoder", "none", 72, "float32"),
+    ]
     assert large_examples([{"number": 3}], 2) == []
 
 
@@ -113,3 +119,14 @@ def test_under_a_causal_mask_every_query_still_sees_a_key():
         assert case.visible.any(-1).all()
         layer = LayerCase(part="decoder", B=2, T=6, mask="shared", seed=seed)
         assert layer.visible.any(-1).all()
+
+
+def test_a_stream_that_a_norm_reads_first_meets_numbers_beyond_half_precision():
+    pre, post = (LayerCase(part="encoder_layer", B=2, T=3, norm=norm) for norm in ("pre", "post"))
+    assert post.beyond_half() == post  # its scores would be those of the raw numbers
+    assert AttentionCase().beyond_half() == AttentionCase()
+    found = [e["case"].regime for e in large_examples([{"case": pre}, {"case": post}], 2)]
+    assert found.count("beyond_half") == 1
+    assert np.abs(pre.beyond_half().inputs["x"]).max() > 65504
+    assert np.isfinite(pre.beyond_half().output.bound).all()
+    assert np.isfinite(pre.beyond_half().but(dtype="float16").inputs["x"]).all()

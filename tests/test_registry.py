@@ -1,9 +1,11 @@
 """What --impl understands and refuses; each refusal is one sentence."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from attest.declared import misdeclared
 from attest.registry import (
     BrokenPlugin,
     UsageError,
@@ -67,6 +69,10 @@ def test_options_after_a_comma_reach_the_implementation(tmp_path):
         (" ,dtype=float64", "names nothing"),
         ("zzzzzz", "is not a registered implementation; use one of"),
         ("no/such/file.py", "--impl=no/such/file.py does not exist; check the path"),
+        (
+            "eager,window=0",
+            "option window='0' is a field of the config, which cases draw and --impl cannot set; leave",
+        ),
         ("eager,dtype", "has the option 'dtype'; write options as name=value after a comma"),
         ("a\x1b[31mb", r"--impl=a\x1b[31mb is not a registered implementation"),
     ],
@@ -110,6 +116,18 @@ def test_a_directory_and_another_kind_of_file(tmp_path):
             "def attest_implementations(): raise RuntimeError('no weights\\nhere')",
             "making the implementations raised RuntimeError: no weights here",
         ),
+        (
+            "def attest_implementations(): return type('L', (list,), {'__iter__': int})([1])",
+            "reading the list of implementations raised TypeError: iter() returned non-iterator",
+        ),
+        (
+            GOOD.format(name="one").replace("name = 'one'", 'name = "one"; packages = ("numpy", 7)'),
+            "packages=('numpy', 7) is not a list of words",
+        ),
+        (
+            GOOD.format(name="one").replace("name = 'one'", 'name = "one"; packages = ("x\\x1b[2J",)'),
+            "which is no package; write it as pip has it",
+        ),
         ("def attest_implementations(): return [][0]", "raised IndexError: list index out of range"),
         (
             "import pluggy\n@pluggy.HookimplMarker('attest')\ndef attest_implementations(config): return []",
@@ -127,6 +145,28 @@ def test_broken_plugins(tmp_path, text, sentence):
     assert sentence in str(caught.value)
     assert "\n" not in str(caught.value)
     assert "\x1b" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("declared", "sentence"),
+    [
+        ({"window": (0,)}, "supports['window'] has 0; use some of 1, 2, 3, 5"),
+        ({"window": (True,)}, "supports['window'] has True; use some of 1, 2, 3, 5"),
+        ({"num_kv_heads": (-1,)}, "supports['num_kv_heads'] has -1; use some of 1, 2, 3"),
+        ({"rotary_fraction": (1.5,)}, "supports['rotary_fraction'] has 1.5; use some of 1.0, 0.5"),
+        ({"rotary_base": (0,)}, "supports['rotary_base'] has 0; use some of 10000.0, 500000.0, 100.0"),
+        ({"segments": (2.5,)}, "supports['segments'] has 2.5; use some of 0, 2"),
+        ({"positions": ("rope",)}, "supports['positions'] has 'rope'; use some of 'sinusoidal', 'learned'"),
+        ({"positions": "rotary"}, "supports['positions']='rotary' is not a list of values"),
+        ({"windows": (3,)}, "supports names 'windows', which is not an option; did you mean window?"),
+    ],
+)
+def test_claims_that_make_no_sense(declared, sentence):
+    assert sentence in misdeclared(SimpleNamespace(name="mine", supports=declared))
+    assert (
+        misdeclared(SimpleNamespace(name="mine", supports={"window": (1, 2), "rotary_fraction": (1, 0.25)}))
+        == ""
+    )
 
 
 def test_an_unknown_factory(tmp_path):

@@ -106,13 +106,18 @@ def test_what_does_not_decide_is_next_when_the_rest_passes_and_is_said_to_be_no_
     [
         (run({}), {}, "nothing: every milestone asked for conforms"),
         (
+            [],
+            {"ids": ("M1.5",), "asked": True, "shard": (1, 3)},
+            "nothing was judged: no criterion that was asked for is in this shard",
+        ),
+        (
             run({}, ids=("M1.5",)),
             {"ids": ("M1.5",), "asked": True},
             "judge the rest of M1 with --milestone M1",
         ),
         (run({"M2.6": "not run"}), {}, "M2.6 is not run: because of M2.6"),
         (run({"M2.6": "thin"}), {}, "M2.6 is thin: because of M2.6"),
-        (run({"M2.6": "not offered"}), {}, "offer what M2.6 needs; see `attest explain M2.6`"),
+        (run({"M2.6": "not offered"}), {}, "offer what M2.6 needs: because of M2.6"),
         (
             run(dict.fromkeys(milestone_ids("M6"), "not offered")),
             {},

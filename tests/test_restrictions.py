@@ -61,3 +61,64 @@ def test_a_property_that_is_not_claimed_needs_no_examples():
     record = judged(implementation, id="M4.1")
     assert record.verdict == "pass", record.reason
     assert record.floor < judged(ReferenceImplementation(), id="M4.1").floor
+
+
+@pytest.mark.parametrize("only", [{"norm": ("pre",)}, {"norm": ("post",), "d_model": "even"}], ids=str)
+@pytest.mark.parametrize("id", ["M5.12", "M5.12a"])
+def test_a_value_that_cannot_be_is_put_to_the_builder_whatever_is_claimed(only, id):
+    asked = []
+    implementation = ReferenceImplementation()
+    build = implementation.transformer
+
+    def transformer(config):
+        asked.append((config.norm, config.d_model))
+        return build(config)
+
+    implementation.only, implementation.transformer = only, transformer
+    record = judged(implementation, id=id)
+    assert record.verdict == "pass", record.reason
+    assert "no_such" in {norm for norm, _ in asked}
+    assert -1 in {width for _, width in asked}
+
+
+class Caching:
+    """A language model whose cache has steps and no reorder."""
+
+    name = "caching"
+    dtypes = ("float32", "float64")
+
+    def language_model(self, config):
+        return Stepping(ReferenceImplementation().language_model(config))
+
+
+class Stepping:
+    """What a component of the reference has, without what takes a state elsewhere."""
+
+    def __init__(self, model):
+        self.model = model
+
+    def __call__(self, **inputs):
+        return self.model(**inputs)
+
+    def __getattr__(self, name):
+        if name in ("reorder", "rewind"):
+            raise AttributeError(name)
+        return getattr(self.model, name)
+
+
+WITHOUT_REORDER = ("M9.8", "M9.18a", "M9.19a")
+
+
+@pytest.mark.parametrize("id", WITHOUT_REORDER)
+def test_a_cache_whose_rows_stay_is_judged_by_its_steps(id):
+    implementation = Caching()
+    implementation.only = {"reorder": (False,)}
+    record = judged(implementation, id=id)
+    assert record.verdict == "pass", record.reason
+
+
+@pytest.mark.parametrize("id", WITHOUT_REORDER)
+def test_a_cache_without_reorder_is_told_how_to_say_so(id):
+    record = judged(Caching(), id=id)
+    assert record.verdict == "not offered", record.reason
+    assert 'has no reorder(); declare only = {"reorder": (False,)}' in record.reason

@@ -339,6 +339,11 @@ def test_each_worker_gets_a_gpu_of_its_own(monkeypatch):
     for node in nodes:
         conformance.pytest_configure_node(node)
     assert [node.workerinput["attest_gpu"] for node in nodes] == ["2", "5", "2"]
+    conformance.pytest_testnodedown(nodes[1], "crashed")
+    replaced, another = (SimpleNamespace(workerinput={}) for _ in range(2))
+    conformance.pytest_configure_node(replaced)
+    conformance.pytest_configure_node(another)
+    assert (replaced.workerinput["attest_gpu"], another.workerinput["attest_gpu"]) == ("5", "5")
 
 
 def test_auto_workers_are_as_many_as_gpus(monkeypatch):
@@ -346,6 +351,9 @@ def test_auto_workers_are_as_many_as_gpus(monkeypatch):
     option = SimpleNamespace(attest_impl=["eager"], attest_device="cuda")
     assert plugin.pytest_xdist_auto_num_workers(SimpleNamespace(option=option)) == 3
     option.attest_device = "cpu"
+    option.attest_impl = ["eager", "compiled,device=cuda"]
+    assert plugin.pytest_xdist_auto_num_workers(SimpleNamespace(option=option)) == 3
+    option.attest_impl = ["eager", "compiled,device"]  # refused later, in one sentence
     assert plugin.pytest_xdist_auto_num_workers(SimpleNamespace(option=option)) is None
 
 

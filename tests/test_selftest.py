@@ -101,6 +101,31 @@ def test_expected_killers_only_unless_deep():
     assert {t.criterion for t in deep} >= {c.id for c in load_spec().criteria if c.milestone == "M1"}
 
 
+def test_a_variant_is_judged_by_the_properties_that_run_what_it_overrides(monkeypatch):
+    """Where nothing is turned, a rotation that is written in another way is the reference."""
+    asked = []
+
+    def noted(trial, places=None):
+        asked.append(places)
+        return run_trial(trial, places)
+
+    monkeypatch.setattr(selftest, "run_trial", noted)
+    (outcome,) = selftest.run_group([Trial("rotary_by_rotate_half", "M7.12", True, "quick")])
+    names = [p.name for p in load_properties()["M7.12"]]
+    judged = {names[place] for place in asked[0]}
+    assert "self_attention_equals_its_formula" in judged
+    assert "without_positions_order_does_not_matter" in set(names) - judged
+    assert (outcome.verdict, outcome.trial.name) == ("pass", "rotary_by_rotate_half")
+
+
+def test_a_variant_that_is_refused_by_one_property_is_refused(monkeypatch):
+    """A defect put among the variants: the properties that run what it overrides refuse it."""
+    wrong = Variant("no_scale", "Wrong.", ("M1",), defects()["no_scale"].piece)
+    monkeypatch.setattr(selftest, "variants", lambda: {"no_scale": wrong})
+    (outcome,) = selftest.run_group([Trial("no_scale", "M1.10", True, "quick")])
+    assert outcome.kills
+
+
 def test_a_variant_meets_every_criterion_of_its_milestones():
     correct = variants()["fused_projections"]
     planned = trials([], [correct], profile="quick", deep=False)

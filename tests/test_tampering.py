@@ -17,6 +17,7 @@ from attest.running import tampering
 @pytest.fixture(autouse=True)
 def remembered(monkeypatch):
     monkeypatch.setattr(tampering, "_before", {})
+    monkeypatch.setattr(tampering, "_threads_before", set())
     tampering.remember()
 
 
@@ -87,6 +88,19 @@ def test_a_thread_of_its_own_is_seen():
         done.set()
         thread.join()
     assert said() == ""
+
+
+def test_a_thread_that_was_there_before_is_not_the_implementations(monkeypatch):
+    done = threading.Event()
+    thread = threading.Thread(target=lambda: done.wait(60))
+    thread.start()
+    try:
+        monkeypatch.setattr(tampering, "_before", {})
+        tampering.remember()
+        assert said() == ""
+    finally:
+        done.set()
+        thread.join()
 
 
 def test_before_an_implementation_is_loaded_nothing_is_asked(monkeypatch):

@@ -49,3 +49,20 @@ def test_a_backend_that_is_unknown_is_refused():
     config = Config(d_model=4, num_heads=2, options=(("backend", "flx"),))
     with pytest.raises(ValueError, match=r"^backend='flx' is unknown; choose one of sdpa, flex$"):
         on("sdpa").self_attention(config)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        (
+            {"positions": "rotary"},
+            r"^positions='rotary' is not offered; give 'sinusoidal', 'learned', 'none'$",
+        ),
+        ({"score_cap": 5.0}, r"^score_cap=5.0 is not offered; give None$"),
+        ({"sinks": True}, r"^sinks=True is not offered; give False$"),
+        ({"qk_norm": True}, r"^qk_norm=True is not offered; give False$"),
+    ],
+)
+def test_what_torch_does_not_have_is_not_passed_over(changes, sentence):
+    with pytest.raises(NotImplementedError, match=sentence):
+        on("sdpa").self_attention(Config(d_model=4, num_heads=2).but(**changes))

@@ -27,6 +27,11 @@ def test_a_wrong_command_line_is_refused_in_one_sentence(line, tmp_path):
     assert refusal_fault(line, tmp_path) == ""
 
 
+def test_a_numbers_py_in_the_working_directory_stops_no_other_process(tmp_path):
+    """`attest trial` judges in processes of its own, which would import it in place of Python's."""
+    assert refusal_fault("trial broken.py", tmp_path) == ""
+
+
 def test_every_attack_has_a_name_of_its_own():
     names = [hostile.name for hostile in plugins()]
     assert len(names) == len(set(names)) > 100

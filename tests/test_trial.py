@@ -1,15 +1,19 @@
 """`attest trial`: which faults of a file are caught, which correct implementations pass, what is refused."""
 
 import json
+import os
 import re
+import select
 import subprocess
 import sys
+import time
 import tomllib
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from attest import selftest
 from attest.judging.catalogue import defects
 from attest.spec import load_spec
 from attest.trials.judgement import Judgement, Refusal
@@ -130,14 +134,14 @@ def test_the_criteria_are_those_of_what_is_offered_quick_before_standard():
     ids = {s.criterion for s in steps(narrow, Asked(profile="quick"))}
     assert {"M5.6", "MC.1"} <= ids
     assert not {"M5.1", "M1.2"} & ids
+    single = Presented("f.py", "a", False, criteria=("M5.6", "M6.3"), offers=who.offers)
+    assert [s.criterion for s in steps(single, Asked(profile="quick"))] == ["M5.6", "M6.3"]
     assert "M5.4" in {s.criterion for s in steps(narrow, Asked(costly=True))}
     assert {s.profile for s in steps(replace(who, correct=True), Asked())} == {"standard"}
 
 
 def square_or_die(number: int) -> int:
     if number == 3:
-        import os
-
         os._exit(5)
     if number == 4:
         raise ValueError("four")
@@ -153,6 +157,37 @@ def test_a_process_that_dies_costs_only_its_own_job():
         4: Ended("raised ValueError: four"),
         5: 25,
     }
+
+
+def hold(path: str) -> None:
+    with open(path, "wb", buffering=0) as held:
+        held.write(b".")
+        time.sleep(600)
+
+
+def hold_in_a_trial(path: str) -> None:
+    list(each_apart(hold, [path], workers=1))
+
+
+def hold_in_the_self_test(path: str) -> None:
+    with selftest._runner(2) as run:
+        list(run(hold, [path]))
+
+
+@pytest.mark.parametrize("holding", [hold_in_a_trial, hold_in_the_self_test])
+def test_a_job_ends_when_whoever_asked_for_it_is_killed(tmp_path, holding):
+    path = str(tmp_path / "held")
+    os.mkfifo(path)
+    text = f"import test_trial as t; t.{holding.__name__}({path!r})"
+    caller = subprocess.Popen([sys.executable, "-c", text], cwd=ROOT / "tests")
+    reader = os.open(path, os.O_RDONLY)
+    assert os.read(reader, 1) == b"."
+    caller.kill()
+    caller.wait()
+    ended, _, _ = select.select([reader], [], [], 60)
+    assert ended, "the job still runs a minute later"
+    assert os.read(reader, 1) == b""
+    os.close(reader)
 
 
 def test_a_correct_one_is_judged_at_every_seed_and_stops_at_the_first_that_refuses(monkeypatch):

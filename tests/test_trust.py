@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from attest.running import planning
+from attest.running.live_run import _wait
 from test_plugin import CAUSAL, IDS, LENGTHS, masks, run  # noqa: F401  the fixture
 
 pytest_plugins = ["pytester"]
@@ -334,6 +335,12 @@ def test_a_signal_to_the_front_ends_everything(pytester, number):
     assert report["selection"]["missing"] == [CAUSAL]
     assert front.returncode == (-9 if number == signal.SIGKILL else 3)
     assert not (pytester.path / "out" / "good" / "run.lock").exists()
+
+
+def test_a_pytest_that_a_signal_ends_after_its_reports_is_exit_code_3():
+    """Its own code would be -15, which a shell shows as 241."""
+    process = subprocess.Popen([sys.executable, "-c", "import os; os.kill(os.getpid(), 15)"])
+    assert _wait(process, {"exit": 0}) == 3
 
 
 def processes_below(directory: Path) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -10,6 +11,7 @@ from attest.contract.claim_faults import claims_at_fault
 from attest.contract.claims import PADDINGS
 
 DTYPES = ("float32", "float64", "bfloat16", "float16")
+PACKAGE_RULE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 MOST_WIDENING = 1000.0  # beyond this a float32 bound lets a wrong answer through; bfloat16 needs no widening
 _KNOWN_FAILURE = ("criterion", "reason", "link", "witness")
 
@@ -28,6 +30,7 @@ def _faults(implementation: Any) -> Iterator[str]:
     yield from _shape_policy(getattr(implementation, "shape_policy", None))
     yield from _words(getattr(implementation, "padding", None), "padding", PADDINGS)
     yield from _words(getattr(implementation, "backends", None), "backends", ())
+    yield from _packages(getattr(implementation, "packages", None))
     yield from _computes(getattr(implementation, "computes", None), getattr(implementation, "dtypes", None))
     yield from claims_at_fault(
         getattr(implementation, "supports", None),
@@ -44,6 +47,13 @@ def _words(value: Any, name: str, choices: tuple[str, ...]) -> Iterator[str]:
         yield f"{name}={_short(value)} is not a list of words; write for example {name} = {example}"
     elif choices and (unknown := [word for word in value if word not in choices]):
         yield f"{name} names {unknown[0][:40]!r}; use some of {', '.join(choices)}"
+
+
+def _packages(value: Any) -> Iterator[str]:
+    fault = next(_words(value, "packages", ()), "")
+    odd = [word for word in value or () if not PACKAGE_RULE.fullmatch(word)] if not fault else []
+    if fault or odd:
+        yield fault or f"packages names {_short(odd[0])}, which is no package; write it as pip has it"
 
 
 def _computes(value: Any, dtypes: Any) -> Iterator[str]:

@@ -8,7 +8,7 @@ import importlib.util
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
@@ -18,12 +18,13 @@ from typing import Any
 
 import pluggy
 
-from attest.contract import OPERATIONS, PROJECT, Hooks
+from attest.contract import OPERATIONS, PROJECT, Config, Hooks
 from attest.declared import misdeclared
 from attest.outcomes import Timeout
 
 NAME_RULE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 HOOK = "attest_implementations"
+RUN_OPTIONS = ("dtype", "device")  # options after a comma that are read by the run itself
 DOORS = {"hf": "attest_impls.huggingface"}  # hf:llama is the factory `llama` of that module
 
 
@@ -69,6 +70,7 @@ def parse_request(text: str) -> Request:
     """Read one value of --impl; UsageError where it names nothing."""
     request = read_request(text)
     _check_exists(request)
+    _check_options(request)
     return request
 
 
@@ -90,6 +92,16 @@ def read_request(text: str) -> Request:
     target, colon, factory = head.partition(":")
     target = DOORS.get(target, target) if colon else target
     return Request(text, target, factory if colon else None, tuple(options))
+
+
+def _check_options(request: Request) -> None:
+    """A field of the config is drawn by every case; an implementation would pass over it in silence."""
+    for name, value in request.options:
+        if name in Config.__dataclass_fields__ and name not in RUN_OPTIONS:
+            raise UsageError(
+                f"--impl option {name}={printable(value)!r} is a field of the config, which cases draw and "
+                "--impl cannot set; leave it out"
+            )
 
 
 def _check_exists(request: Request) -> None:
@@ -165,11 +177,10 @@ def load(request: Request) -> list[Any]:
     """Import the plugin and return its implementations; BrokenPlugin with one sentence where it cannot."""
     source = printable(request.target)
     module = import_plugin(request)
-    found = call_door(_door(request, module, source), source, "making the implementations")
-    door = f"{request.factory or HOOK}()"
-    if request.factory is not None and hasattr(found, "name"):
-        found = [found]
-    implementations = [_checked(i, source) for i in _listed(found, source, door)]
+    door = _door(request, module, source)
+    made = call_door(door, source, "making the implementations")
+    found = call_door(lambda: _listed(made, request, source), source, "reading the list of implementations")
+    implementations = [_checked(i, source) for i in found]
     for implementation in implementations:
         if request.options:
             _set_options(implementation, request.options)
@@ -181,6 +192,11 @@ def load(request: Request) -> list[Any]:
 def offered(implementation: Any) -> list[str]:
     """The operations an implementation has."""
     return [name for name in OPERATIONS if callable(getattr(implementation, name, None))]
+
+
+def class_name(kind: type) -> str:
+    """The name that Python keeps for a class, whose metaclass may say anything, or raise."""
+    return str(type.__dict__["__name__"].__get__(kind))
 
 
 def printable(text: str) -> str:
@@ -260,21 +276,25 @@ def call_door(door: Callable[[], Any], source: str, doing: str) -> Any:
     """What a plugin's function returns; BrokenPlugin where it raises."""
     try:
         return door()
-    except (KeyboardInterrupt, Timeout):
+    except (BrokenPlugin, KeyboardInterrupt, Timeout):
         raise
     except BaseException as error:
         raise BrokenPlugin(f"{source}: {doing} raised {sentence(error)}") from error
 
 
-def _listed(found: Any, source: str, door: str) -> Sequence[Any]:
+def _listed(found: Any, request: Request, source: str) -> list[Any]:
+    """What a hook or a factory gave, as a list of our own."""
+    door = f"{request.factory or HOOK}()"
+    if request.factory is not None and hasattr(found, "name"):
+        return [found]
     if found is None:
         raise BrokenPlugin(f"{source}: {door} returned None; return a list of implementations")
     if not isinstance(found, list | tuple):
-        kind = type(found).__name__
+        kind = class_name(type(found))
         raise BrokenPlugin(f"{source}: {door} returned one object ({kind}); return a list of implementations")
     if not found:
         raise BrokenPlugin(f"{source}: {door} returned an empty list; return at least one implementation")
-    return found
+    return [*found]
 
 
 def _checked(implementation: Any, source: str) -> Any:
@@ -291,7 +311,7 @@ def _checked(implementation: Any, source: str) -> Any:
 def _unnamed(implementation: Any) -> str:
     name = getattr(implementation, "name", None)
     if not isinstance(name, str):
-        kind = type(implementation).__name__
+        kind = class_name(type(implementation))
         return f"an implementation ({kind}) has no name; give it a string `name`"
     if not NAME_RULE.fullmatch(name):
         rule = "use letters, digits, dot, dash or underscore, 64 at most"
@@ -300,7 +320,7 @@ def _unnamed(implementation: Any) -> str:
 
 
 def _set_options(implementation: Any, options: tuple[tuple[str, str], ...]) -> None:
-    kept = tuple(pair for pair in options if pair[0] not in ("dtype", "device"))
+    kept = tuple(pair for pair in options if pair[0] not in RUN_OPTIONS)
     if kept:
         implementation.options = kept
 
@@ -311,7 +331,8 @@ def sentence(error: BaseException) -> str:
         text = " ".join(printable(" ".join(str(error).split())).split())[:300]
     except Exception:
         text = "its text cannot be read"
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+    name = printable(class_name(type(error)))[:100]
+    return f"{name}: {text}" if text else name
 
 
 def _known() -> str:

@@ -25,6 +25,7 @@ from attest.reference.memory import remember_answers
 from attest.registry import UsageError, parse_request
 from attest.report.writing import write_text
 from attest.running.judging import Settings, judge
+from attest.sealed.guard import end_with_parent
 from attest.spec import load_spec
 
 KILLED, ALIVE = "killed", "alive"
@@ -66,16 +67,17 @@ class Outcome:
         return self.verdict in (FAIL, ERROR) and not self.internal
 
 
-def run_trial(trial: Trial) -> Outcome:
-    """Judge one criterion on one defect, without shrinking."""
+def run_trial(trial: Trial, places: Sequence[int] | None = None) -> Outcome:
+    """Judge one criterion on one defect, without shrinking; `places`: by these of its properties alone."""
     bring_plugins(trial.plugins)
     catalogue: Any = variants() if trial.correct else defects()
-    return _judged(trial, catalogue[trial.name].build())
+    return _judged(trial, catalogue[trial.name].build(), places)
 
 
-def _judged(trial: Trial, implementation: Any) -> Outcome:
+def _judged(trial: Trial, implementation: Any, places: Sequence[int] | None = None) -> Outcome:
     spec = load_spec()
-    properties = [_unshrunk(p) for p in load_properties().get(trial.criterion, [])]
+    found = load_properties().get(trial.criterion, [])
+    properties = [_unshrunk(p) for n, p in enumerate(found) if places is None or n in places]
     settings = Settings(profile=trial.profile, seed=trial.seed, spec_version=spec.version)
     judged = JudgedImplementation(implementation)
     record: Record = judge(spec.by_id[trial.criterion], properties, judged, settings)
@@ -149,36 +151,58 @@ def run_trials(
     return [outcomes[place] for place in range(len(planned))]
 
 
+@dataclass(frozen=True)
+class Plain:
+    """What becomes of the reference at a criterion, and the code that it runs for each property."""
+
+    outcome: Outcome
+    seen: tuple[frozenset[CodeType], ...]
+
+    def altered(self, entry: Defect | Variant) -> list[int]:
+        """The properties for which the reference runs something that this one overrides."""
+        return [place for place, seen in enumerate(self.seen) if _differs(entry, seen)]
+
+
 def run_group(group: Sequence[Trial]) -> list[Outcome]:
     """The trials of one criterion.
 
-    A correct variant that overrides nothing of what the reference runs here is the reference here, and gets
-    the verdict of the reference: to judge it again would repeat the same calls. A defect that dies by what it
-    does not override would show that this rule is wrong, and counts as an error of the harness.
+    Where a correct variant overrides nothing of what the reference runs for a property it is the reference
+    there, and gets the verdict of the reference: to judge it again would repeat the same calls. A defect that
+    dies by what it does not override would show that this rule is wrong, and is an error of the harness.
     """
     bring_plugins(group[0].plugins)
-    plain, seen = _judge_reference(group[0]) if any(t.correct for t in group) else (None, frozenset())
-    outcomes = []
-    for trial in group:
-        entry = variants()[trial.name] if trial.correct else defects()[trial.name]
-        same = plain is not None and not _differs(entry, seen)
-        if plain is not None and same and trial.correct:
-            outcomes.append(replace(plain, trial=trial))
-            continue
-        outcome = run_trial(trial)
-        if same and outcome.kills:
-            outcome = replace(
-                outcome, internal=True, reason=f"{trial.name} overrides nothing that ran, and died"
-            )
-        outcomes.append(outcome)
-    return outcomes
+    plain = _judge_reference(group[0]) if any(t.correct for t in group) else None
+    return [_in_group(trial, plain) for trial in group]
 
 
-def _judge_reference(trial: Trial) -> tuple[Outcome | None, frozenset[CodeType]]:
-    """What becomes of the reference at this criterion, and the code it runs; None where that is not known."""
-    seen = Executed()
-    outcome = _judged(trial, Watching(seen.noting).implementation(ReferenceImplementation()))
-    return (outcome, frozenset(seen)) if seen.complete else (None, frozenset())
+def _in_group(trial: Trial, plain: Plain | None) -> Outcome:
+    if plain is None:
+        return run_trial(trial)
+    entry = variants()[trial.name] if trial.correct else defects()[trial.name]
+    altered = plain.altered(entry)
+    if trial.correct:
+        outcome = run_trial(trial, altered) if altered else plain.outcome
+        return replace(outcome if outcome.kills else plain.outcome, trial=trial)
+    outcome = run_trial(trial)
+    if outcome.kills and not altered:
+        return replace(outcome, internal=True, reason=f"{trial.name} overrides nothing that ran, and died")
+    return outcome
+
+
+def _judge_reference(trial: Trial) -> Plain | None:
+    """The reference at each property of this criterion; None where it is not known what ran."""
+    outcomes, seen = [], []
+    for place in range(len(load_properties().get(trial.criterion, []))):
+        ran = Executed()
+        watched = Watching(ran.noting).implementation(ReferenceImplementation())
+        outcomes.append(_judged(trial, watched, [place]))
+        seen.append(frozenset(ran))
+        if not ran.complete:
+            return None
+    if not outcomes:
+        return None
+    telling = [o for o in outcomes if o.kills] or [o for o in outcomes if o.verdict == NOT_RUN] or outcomes
+    return Plain(telling[0], tuple(seen))
 
 
 def _differs(entry: Defect | Variant, seen: frozenset[CodeType]) -> bool:
@@ -200,8 +224,14 @@ def _runner(workers: int) -> Iterator[Callable[..., Iterable[list[Outcome]]]]:
     import multiprocessing
 
     spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, spawn, remember_answers, (ANSWERS,)) as pool:
+    with ProcessPoolExecutor(workers, spawn, _begin) as pool:
         yield pool.map
+
+
+def _begin() -> None:
+    """What a worker does first."""
+    end_with_parent()  # a pool whose owner was killed waits for work for ever
+    remember_answers(ANSWERS)
 
 
 def summarise(

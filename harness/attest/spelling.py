@@ -29,6 +29,8 @@ def config_from(pairs: Iterable[str]) -> Config:
         name, _, text = pair.partition("=")
         if name not in known:
             raise UsageError(f"{printable(pair)} is not a field of the config; {nearest(name, known)}")
+        if name in changes:
+            raise UsageError(f"{name} is given twice; leave one of them out")
         changes[name] = _value(name, text, RULES[name])
     return Config(**changes)
 

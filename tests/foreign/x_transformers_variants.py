@@ -35,10 +35,14 @@ class Rotary:
     only: ClassVar = {"rotary_pairing": ("interleaved",)}
 
     def rotary(self, config):
+        if config.rotary_scaling not in ("none", "linear"):
+            raise ValueError(f"rotary_scaling={config.rotary_scaling!r} is neither none nor linear; use one")
         factor = config.rotary_factor if config.rotary_scaling == "linear" else 1.0
 
         def call(_, x, positions):
             width = round(x.shape[-1] * config.rotary_fraction)
+            if width != x.shape[-1] * config.rotary_fraction:
+                raise ValueError(f"rotary_fraction={config.rotary_fraction} of {x.shape[-1]} is not whole")
             table = RotaryEmbedding(width, base=config.rotary_base, interpolation_factor=factor)
             angles, scale = table(positions)
             return apply_rotary_pos_emb(x, angles, scale)

@@ -14,6 +14,7 @@ from torture.cheats import try_cheats
 from torture.command_lines import try_lines
 from torture.ledger import Ledger
 from torture.mishaps import try_mishaps
+from torture.moments import try_moments
 from torture.parsers import PARSERS, try_parsers
 from torture.signals import try_signals
 
@@ -26,6 +27,7 @@ Fuzzed = dict[str, Counter[str]]
 # The parts, in order, and the rows of the first table that each writes.
 PARTS: dict[str, dict[str, Callable[[Path, Ledger], Faults]]] = {
     "signals": {"signals to `attest run`": try_signals},
+    "moments": {"signals at awkward moments and readers that go away": try_moments},
     "mishaps": {"mishaps of a machine or a person": try_mishaps},
     "lines": {"wrong command lines": try_lines},
     "cheats": {"cheats under seal": try_cheats},

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from torture.ledger import Ledger
 from torture.plugins import plugin
-from torture.processes import processes_in, waited
+from torture.processes import all_of, processes_in, waited
 
 ATTEST = Path(sys.executable).with_name("attest")
 CRITERIA = ("M1.5a", "M1.4b")
@@ -85,23 +85,9 @@ def _pause(which: Callable[[int], Sequence[int]]) -> Callable[[subprocess.Popen[
     return act
 
 
-def _all_of(front: int) -> list[int]:
-    """A process and all below it, parents first."""
-    parents = {}
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-        except OSError:
-            continue
-    found = [front]
-    for process in found:
-        found += [child for child, parent in parents.items() if parent == process]
-    return found
-
-
 def _group_of(front: int) -> list[int]:
     """Those that Ctrl-Z in a terminal reaches."""
-    return [process for process in _all_of(front) if os.getpgid(process) == os.getpgid(front)]
+    return [process for process in all_of(front) if os.getpgid(process) == os.getpgid(front)]
 
 
 def _removed(run: subprocess.Popen[str], here: Path) -> None:
@@ -130,7 +116,7 @@ def _second_run(run: subprocess.Popen[str], here: Path) -> None:
 MISHAPS: dict[str, Mishap] = {
     "nothing": Mishap((JUDGED,)),
     "two runs in one directory": Mishap((JUDGED,), meanwhile=_second_run),
-    "all processes stopped for 40 s": Mishap((JUDGED,), meanwhile=_pause(_all_of)),
+    "all processes stopped for 40 s": Mishap((JUDGED,), meanwhile=_pause(all_of)),
     "Ctrl-Z for 40 s": Mishap((JUDGED,), meanwhile=_pause(_group_of)),
     "the front stopped for 40 s": Mishap((JUDGED,), meanwhile=_pause(lambda front: [front])),
     "the reports removed meanwhile": Mishap((JUDGED, FAULT), meanwhile=_removed),

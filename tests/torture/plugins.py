@@ -6,6 +6,10 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from torture.answers import ANSWERS, OUTPUTS
+from torture.declarations import BUILDERS, DECLARED, HOOKS, TOPS
+from torture.surroundings import SURROUNDINGS
+
 CRITERIA = ("M1.5a", "M1.4b")  # causal_mask, where a hostile body is, and length_mask, where none is
 PLUGIN = """
 {top}
@@ -310,56 +314,6 @@ BODIES = {
     "switches_never": "sys.setswitchinterval(1e9)",
     "switches_collecting_off": "gc.disable(); gc.freeze()",
 }  # fmt: skip
-DECLARED = {
-    "dtypes_text": "dtypes = 'float32'",
-    "dtypes_unknown": "dtypes = ('float8',)",
-    "known_failures_words": "known_failures = ['M1.5a']",
-    "known_failure_number": "known_failures = [type('K', (), dict(criterion='M1.5a', reason=5))]",
-    "known_failures_endless": "known_failures = itertools.repeat(1)",
-    "wider_1e300": "wider_bounds = {'attention': 1e300}",
-    "wider_inf": "wider_bounds = {'attention': float('inf')}",
-    "wider_text": "wider_bounds = 'wide'",
-    "options_number": "options = 7",
-    "policy": "shape_policy = type('P', (), dict(min_size='x'))",
-    "supports_number": "supports = 7",
-    "claims_endless": "only = {'norm': 'x' * 10**7}",
-    "property_raises": "dtypes = property(lambda self: 1 / 0)",
-    "property_exits": "dtypes = property(lambda self: os._exit(0))",
-    "attributes_raise": "__getattr__ = lambda self, name: sys.exit(1)",
-    "attributes_all": "__getattr__ = lambda self, name: (lambda *_: 1 / 0)",
-    "description_endless": "description = 'x\\x1b' * 10**7",
-    "name_escape": "name = '\\x1b[31mred'",
-    "name_path": "name = '../../x'",
-    "name_changes": "name = property(lambda self: f'n{time.monotonic_ns()}')",
-}
-HOOKS = {
-    "hook_index_error": "[][0]",
-    "hook_none": "return None",
-    "hook_exit": "os._exit(3)",
-    "hook_interrupt": "raise KeyboardInterrupt",
-    "hook_hang_thread": "threading.Thread(target=time.sleep, args=(600,)).start()",
-    "hook_endless": "return (Subject() for _ in itertools.count())",
-    "hook_repeats_itself": "return [Subject()] * 9",
-    "hook_reads_input": "input('your name? ')",
-}
-TOPS = {
-    "import_crash": "import os; os.kill(os.getpid(), 11)",
-    "import_no_utf8": "import sys; sys.stdout.buffer.write(b'\\xff'); sys.stderr.buffer.write(b'\\xff')",
-    "import_forges_probe": "print('attest-probe {')",
-    "import_missing": "import no_such_module",
-    "import_syntax": "def (",
-    "import_null": "\x00",
-    "import_base_exception": "raise type('Odd', (BaseException,), dict())",
-    "import_replaces_its_module": "import sys; sys.modules[__name__] = None",
-    "import_hooks_imports": "import builtins; builtins.__import__ = lambda *_, **__: 1 / 0",
-    "import_warns_for_ever": "import warnings; warnings.showwarning = lambda *_: 1 / 0; warnings.warn('x')",
-}
-BUILDERS = {
-    "changes_its_config": "object.__setattr__(config, 'd_model', -1); return lambda **_: {}",
-    "config_without_fields": "config.__dict__.clear(); return lambda **_: {}",
-    "component_exits_when_asked": "return type('C', (), {'__getattribute__': lambda *_: os._exit(4)})()",
-    "component_is_a_class": "return BaseException",
-}
 
 
 @dataclass(frozen=True)
@@ -385,11 +339,12 @@ def plugin(name: str, **lines: str) -> str:
 def plugins() -> Iterator[Plugin]:
     """Every hostile plugin."""
     places: Mapping[str, Mapping[str, str]] = {
-        "body": BODIES, "declared": DECLARED, "hook": HOOKS, "top": TOPS,
+        "body": BODIES | SURROUNDINGS | ANSWERS, "declared": DECLARED, "hook": HOOKS, "top": TOPS,
     }  # fmt: skip
     for place, found in places.items():
         for name, line in found.items():
             yield Plugin(name, plugin(name, **{place: line}))
-    for name, line in BUILDERS.items():
+    outputs = {name: f"return lambda q, k, v, **_: {line.strip()}" for name, line in OUTPUTS.items()}
+    for name, line in (BUILDERS | outputs).items():
         builder = f"def attention(self, config):\n    {line}"
         yield Plugin(name, plugin(name, declared=builder), ("M1.2", "M1.4b", "M1.5a"))

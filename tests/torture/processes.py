@@ -29,3 +29,29 @@ def processes_in(directory: Path) -> list[str]:
         except OSError:
             continue
     return found
+
+
+def all_of(front: int) -> list[int]:
+    """A process and all below it, parents first."""
+    parents = {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            continue
+    found = [front]
+    for process in found:
+        found += [child for child, parent in parents.items() if parent == process]
+    return found
+
+
+def processes_below(front: int, words: str) -> list[int]:
+    """Those that a process has started, and theirs, whose command line holds these words; parents first."""
+    found = []
+    for process in all_of(front)[1:]:
+        try:
+            line = Path(f"/proc/{process}/cmdline").read_text(errors="replace").replace("\0", " ")
+        except OSError:
+            continue
+        found += [process] if words in line else []
+    return found

@@ -53,7 +53,7 @@ def _tried(home: Path, number: signal.Signals, workers: str, mode: str) -> str:
     front = subprocess.Popen(
         [ATTEST, *words, "--reports", str(out)], cwd=home, stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL, start_new_session=True,
-        preexec_fn=_as_from_a_terminal,
+        preexec_fn=as_from_a_terminal,
     )  # fmt: skip
     records = out / "slow" / "records.jsonl"
     waited(lambda: records.exists() and records.read_text().count("\n") > 1, 200)
@@ -65,7 +65,7 @@ def _tried(home: Path, number: signal.Signals, workers: str, mode: str) -> str:
     return "" if report["selection"]["missing"] == ["M1.5a"] else "the report does not name what is missing"
 
 
-def _as_from_a_terminal() -> None:
+def as_from_a_terminal() -> None:
     """What a shell starts in the background ignores some signals."""
     for number in SIGNALS[:-1]:
         signal.signal(number, signal.SIG_DFL)

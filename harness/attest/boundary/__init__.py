@@ -1,6 +1,6 @@
 """What stands between the harness and an implementation."""
 
-from attest.boundary.arrays import aligned, array_of, arrays_of, fresh, guarded, kind_of, quiet
+from attest.boundary.arrays import aligned, array_of, arrays_of, fresh, guarded, kind_of, quiet, reading
 from attest.boundary.component import JudgedComponent
 from attest.boundary.implementation import JudgedImplementation
 
@@ -14,4 +14,5 @@ __all__ = [
     "guarded",
     "kind_of",
     "quiet",
+    "reading",
 ]

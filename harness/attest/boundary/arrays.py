@@ -12,7 +12,8 @@ import numpy as np
 
 from attest.contract import Array
 from attest.outcomes import NotOffered, NotRun, Violation
-from attest.registry import printable
+from attest.registry import class_name, printable
+from attest.sealed.wire import HALF
 
 BOUNDARY_DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
 
@@ -54,20 +55,35 @@ class Named(dict[str, Array]):
         raise Violation(f"{self.label} returned {names}; return {name} too")
 
 
-def arrays_of(result: Any, label: str) -> dict[str, Array]:
-    """Check that a result is a mapping of arrays and copy it."""
-    if not isinstance(result, Mapping):
-        raise Violation(f"{label} returned {kind_of(result)}; return a mapping of names to numpy arrays")
-    try:  # a mapping of the implementation's own may do anything when it is read
-        return Named(label, {str(n): array_of(x, f"{label}[{str(n)[:40]!r}]") for n, x in result.items()})
-    except (Violation, MemoryError):
+def reading(label: str, look: Callable[[], Any]) -> Any:
+    """What `look` sees of what the implementation gave, which may do anything when it is looked at."""
+    try:
+        return look()
+    except (NotOffered, NotRun, Violation, MemoryError):
         raise
     except Exception as error:
         raise Violation(f"reading what {label} returned raised {error_sentence(error)}") from error
 
 
+def arrays_of(result: Any, label: str) -> dict[str, Array]:
+    """Check that a result is a mapping of arrays and copy it."""
+
+    def look() -> dict[str, Array]:
+        if not isinstance(result, Mapping):
+            raise Violation(f"{label} returned {kind_of(result)}; return a mapping of names to numpy arrays")
+        return Named(label, {str(n): _copy(x, f"{label}[{str(n)[:40]!r}]") for n, x in result.items()})
+
+    found: dict[str, Array] = reading(label, look)
+    return found
+
+
 def array_of(value: Any, label: str) -> Array:
     """Check that a value is a numpy array of a dtype that crosses the boundary, and copy it."""
+    found: Array = reading(label, lambda: _copy(value, label))
+    return found
+
+
+def _copy(value: Any, label: str) -> Array:
     # A sum over all axes is a numpy scalar, where an array of rank 0 is meant.
     if isinstance(value, np.generic):
         value = np.asarray(value)
@@ -79,6 +95,8 @@ def array_of(value: Any, label: str) -> Array:
         raise Violation(f"{label} has dtype {value.dtype}; return float32 or float64")
     if value.dtype.kind not in "fiub":
         raise Violation(f"{label} has dtype {value.dtype}; return an array of numbers")
+    if value.nbytes > HALF:  # strides of 0 promise any size; a sealed process has no room for it either
+        raise MemoryError
     return np.array(value)
 
 
@@ -94,13 +112,13 @@ def guarded(label: str, call: Callable[[], Any]) -> Any:
     except MemoryError:
         raise
     except Exception as error:
-        raise Violation(f"{label} raised {error_sentence(error)}", raised=type(error).__name__) from error
+        raise Violation(f"{label} raised {error_sentence(error)}", raised=class_name(type(error))) from error
 
 
 def error_sentence(error: BaseException) -> str:
     """An exception as a failure quotes it: its class and the beginning of its text."""
-    text = text_of(error)
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+    name, text = printable(class_name(type(error)))[:100], text_of(error)
+    return f"{name}: {text}" if text else name
 
 
 def text_of(error: BaseException) -> str:
@@ -113,5 +131,6 @@ def text_of(error: BaseException) -> str:
 
 def kind_of(value: Any) -> str:
     """What something is, as a failure names it."""
-    name = f"{type(value).__module__}.{type(value).__name__}".removeprefix("builtins.")
+    module = type.__dict__["__module__"].__get__(type(value))
+    name = printable(f"{module}.{class_name(type(value))}".removeprefix("builtins."))[:200]
     return "None" if value is None else f"a {name}"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attest.boundary.arrays import aligned, array_of, arrays_of, fresh, guarded, kind_of, quiet
+from attest.boundary.arrays import aligned, array_of, arrays_of, fresh, guarded, kind_of, quiet, reading
 from attest.boundary.wiring import wiring_fault
 from attest.contract import Array, Arrays, Config, Gradients
 from attest.outcomes import NotClaimed, NotOffered, Violation, Wiring
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 
 
 STEPS = frozenset({"start", "step", "reorder", "rewind"})
+LEFT_OUT = {  # what takes the question away
+    "start": '; declare only = {"cache": (False,)} where there is no cache',
+    "reorder": '; declare only = {"reorder": (False,)} where rows of a cache cannot be exchanged',
+}
 
 
 class JudgedComponent:
@@ -67,14 +71,27 @@ class JudgedComponent:
         """Logits of the new tokens, and the state that includes them."""
         step, label = self._method("step"), self._label("step")
         result = guarded(label, lambda: step(state, aligned(tokens)))
-        if not isinstance(result, tuple) or len(result) != 2:
-            raise Violation(f"{label} returned {kind_of(result)}; return a pair of logits and state")
-        return array_of(result[0], label), result[1]
+
+        def pair() -> tuple[Any, Any]:
+            if not isinstance(result, tuple) or len(result) != 2:
+                raise Violation(f"{label} returned {kind_of(result)}; return a pair of logits and state")
+            return result[0], result[1]
+
+        logits, after = reading(label, pair)
+        return array_of(logits, label), after
 
     def reorder(self, state: Any, rows: Array) -> Any:
         """The state with these rows of the old one."""
         reorder = self._method("reorder")
         return guarded(self._label("reorder"), lambda: reorder(state, aligned(rows)))
+
+    @property
+    def reorders(self) -> bool:
+        """Whether states are asked for other rows: not where only = {"reorder": (False,)} takes that away."""
+        if "reorder" not in self.impl.claims.features:
+            return False
+        self._method("reorder")
+        return True
 
     def rewind(self, state: Any, count: int) -> Any:
         """The state without its last tokens; NotOffered where the model cannot go back."""
@@ -83,11 +100,10 @@ class JudgedComponent:
 
     def parameters(self) -> dict[str, Array]:
         """Canonical parameters; empty for a component that has no such method."""
-        if not hasattr(self.component, "parameters"):
+        label = self._label("parameters")
+        if not reading(self.operation, lambda: hasattr(self.component, "parameters")):
             return {}
-        return arrays_of(
-            guarded(self._label("parameters"), self.component.parameters), self._label("parameters")
-        )
+        return arrays_of(guarded(label, lambda: self.component.parameters()), label)
 
     def load(self, parameters: Arrays) -> None:
         """Inject weights."""
@@ -119,20 +135,23 @@ class JudgedComponent:
         """Switch randomness off."""
         if isinstance(self.component, Remote) and "eval" in self.component.methods:
             self.component.channel.later(self.component, "eval")  # every example begins with it
-        elif hasattr(self.component, "eval"):
-            guarded(self._label("eval"), self.component.eval)
+        elif reading(self.operation, lambda: hasattr(self.component, "eval")):
+            guarded(self._label("eval"), lambda: self.component.eval())
 
     def gradients(self, inputs: Mapping[str, Any], cotangents: Arrays) -> Gradients:
         """Gradients by input and parameter name."""
         gradients = self._method("gradients")
         label = self._label("gradients")
         result = guarded(label, lambda: gradients(fresh(inputs), fresh(cotangents)))
-        for part in ("inputs", "parameters"):
-            if not hasattr(result, part):
+
+        def parts() -> list[Any]:
+            if not (hasattr(result, "inputs") and hasattr(result, "parameters")):
                 raise Violation(
                     f"{label} gave {kind_of(result)}; return an object with inputs and parameters"
                 )
-        return Gradients(arrays_of(result.inputs, label), arrays_of(result.parameters, label))
+            return [result.inputs, result.parameters]
+
+        return Gradients(*(arrays_of(part, label) for part in reading(label, parts)))
 
     def add_gradients(self, inputs: Mapping[str, Any], cotangents: Arrays) -> None:
         """One more backward pass on top of what the component holds."""
@@ -152,10 +171,10 @@ class JudgedComponent:
         return f"{self.operation}.{method}"
 
     def _method(self, name: str) -> Callable[..., Any]:
-        method = getattr(self.component, name, None)
+        method = reading(self.operation, lambda: getattr(self.component, name, None))
         if not callable(method):
             # Whoever declares only = {"cache": (False,)} is not asked for steps.
             missing = NotClaimed if name in STEPS and "cache" not in self.impl.claims.features else NotOffered
-            raise missing(f"{self.operation} has no {name}()")
+            raise missing(f"{self.operation} has no {name}(){LEFT_OUT.get(name, '')}")
         function: Callable[..., Any] = method
         return function

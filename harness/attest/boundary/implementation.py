@@ -16,6 +16,7 @@ from attest.contract.claims import claims_of
 from attest.contract.config import OPTIONS, default_of
 from attest.declared import MOST_WIDENING
 from attest.outcomes import NotClaimed, NotOffered, Violation
+from attest.registry import class_name
 from attest.sealed.outside import Remote
 
 DEFAULT_DTYPES = ("float32",)
@@ -38,6 +39,7 @@ class JudgedImplementation:
         self.options: tuple[tuple[str, str], ...] = tuple(getattr(implementation, "options", ()))
         self.claims = claims_of(implementation)
         self.backend = ""  # that which is judged at the moment, see `on`
+        self.packages: tuple[str, ...] = tuple(getattr(implementation, "packages", None) or ())
         self.widened = _bounded(getattr(implementation, "wider_bounds", None) or {})
         self._components: dict[tuple[str, Config], JudgedComponent] = {}
 
@@ -121,12 +123,12 @@ class JudgedImplementation:
         except NotImplementedError as error:
             if self.claims.promises(operation, config):
                 raise Violation(
-                    _broken_promise(operation, config, error), raised=type(error).__name__
+                    _broken_promise(operation, config, error), raised=class_name(type(error))
                 ) from None
             raise NotOffered(f"{operation}: {text_of(error)}") from None
         except Exception as error:
             sentence = f"building {operation} raised {error_sentence(error)}"
-            raise Violation(sentence, raised=type(error).__name__) from error
+            raise Violation(sentence, raised=class_name(type(error))) from error
         if not callable(component) and OPERATIONS[operation].called:
             raise Violation(
                 f"building {operation} gave {kind_of(component)}; return a component that can be called"
@@ -155,9 +157,9 @@ class JudgedImplementation:
         """One of the plain functions that returns a text."""
         function = self._operation(operation)
         value = guarded(operation, lambda: function(*args))
-        if not isinstance(value, str):
+        if not issubclass(type(value), str):
             raise Violation(f"{operation} is {kind_of(value)}; return a str")
-        return value
+        return "".join(value)
 
     def _operation(self, operation: str) -> Callable[..., Any]:
         assert operation in OPERATIONS, operation

@@ -13,6 +13,7 @@ from attest.boundary import (
     fresh,
     guarded,
     kind_of,
+    reading,
 )
 from attest.contract import ENCODER_DECODER, Architecture, Array, Arrays, Config
 from attest.outcomes import NotOffered, Violation
@@ -33,7 +34,7 @@ class JudgedTrainer:
         self.impl, self.architecture = impl, architecture
         self.config = impl.with_run_options(config)
         self.trainer = impl.construct(architecture.trainer, self.config)
-        model = getattr(self.trainer, "model", None)
+        model = reading("the trainer", lambda: getattr(self.trainer, "model", None))
         if model is None:
             raise Violation(
                 f"the trainer has no model; give it the {architecture.operation} it trains as `model`"
@@ -91,7 +92,7 @@ class JudgedTrainer:
         return _numbers(guarded(f"trainer.{name}", lambda: method(argument)), f"trainer.{name}", names)
 
     def _method(self, name: str) -> Any:
-        method = getattr(self.trainer, name, None)
+        method = reading("the trainer", lambda: getattr(self.trainer, name, None))
         if not callable(method):
             raise NotOffered(f"trainer has no {name}()")
         return method
@@ -128,10 +129,15 @@ class JudgedOptimizer:
 
 def number_of(value: Any, label: str) -> float:
     """A plain float; Violation where it is none."""
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        raise Violation(f"{label} is {kind_of(value)}, should be a number") from None
+
+    def look() -> float:
+        try:
+            return float(value)
+        except (TypeError, ValueError):
+            raise Violation(f"{label} is {kind_of(value)}, should be a number") from None
+
+    found: float = reading(label, look)
+    return found
 
 
 def finite_number(value: Any, label: str) -> float:
@@ -148,9 +154,14 @@ def _copies(batches: Iterable[Arrays]) -> Iterator[dict[str, Any]]:
 
 
 def _numbers(result: Any, label: str, names: tuple[str, ...]) -> dict[str, float]:
-    if not isinstance(result, Mapping):
-        raise Violation(f"{label} gave {kind_of(result)}; give a mapping with {', '.join(names)}")
-    for name in names:
-        if name not in result:
-            raise Violation(f"{label} gave {', '.join(map(str, result)) or 'nothing'}; should give {name}")
-    return {name: number_of(result[name], f"{label}[{name!r}]") for name in names}
+    def look() -> dict[str, float]:
+        if not isinstance(result, Mapping):
+            raise Violation(f"{label} gave {kind_of(result)}; give a mapping with {', '.join(names)}")
+        for name in names:
+            if name not in result:
+                given = ", ".join(map(str, result)) or "nothing"
+                raise Violation(f"{label} gave {given}; should give {name}")
+        return {name: number_of(result[name], f"{label}[{name!r}]") for name in names}
+
+    found: dict[str, float] = reading(label, look)
+    return found

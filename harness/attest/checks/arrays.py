@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from attest.boundary import quiet
+from attest.boundary import quiet, reading
 from attest.contract import Array, Gradients
 from attest.evidence import current
 from attest.outcomes import Deviation, Expected, Violation
+from attest.registry import class_name
 
 
 def expect(condition: bool | np.bool_, seen: str) -> None:
@@ -97,21 +98,27 @@ def expect_refused(call: Callable[[], Any], what: str) -> Exception:
             result = call()
     except Exception as error:
         return error
-    sentence = f"{what} was accepted and gave {_summary(result)}; should be refused with an exception"
+    given = reading(what, lambda: _summary(result))
+    sentence = f"{what} was accepted and gave {given}; should be refused with an exception"
     raise Violation(sentence, refusal=())
 
 
 def expect_refused_by_name(call: Callable[[], Any], what: str, *names: str) -> None:
     """Refused with a ValueError whose message holds every one of these words."""
     error = expect_refused(call, what)
-    kind, message = type(error).__name__, str(error)
-    if not isinstance(error, ValueError):
+    kind, message = said_by(error, what)
+    if not issubclass(type(error), ValueError):
         raise Violation(f"{what} raised {kind}, should be a ValueError", refusal=names)
     for name in names:
         # A whole word: `v` stands in every message that says `value`.
         if not re.search(rf"(?<![A-Za-z0-9_]){re.escape(name)}(?![A-Za-z0-9_])", message):
             sentence = f"{what} raised {kind}({message!r}), which should name {name}"
             raise Violation(sentence, refusal=names)
+
+
+def said_by(error: Exception, what: str) -> tuple[str, str]:
+    """The class and the text of a refusal."""
+    return class_name(type(error)), str(reading(what, lambda: str(error)))
 
 
 def expect_gradients(
@@ -145,4 +152,4 @@ def _summary(result: Any) -> str:
         return ", ".join(f"{k} {_summary(v)}" for k, v in result.items())
     if isinstance(result, np.ndarray):
         return f"of shape {_shape(result.shape)}"
-    return type(result).__name__
+    return class_name(type(result))

@@ -60,13 +60,18 @@ def cli(ctx: click.Context) -> None:
 def main() -> None:
     """Entry point: what a user did wrong is one sentence and exit code 2, a fault of ours exit code 3."""
     _open_streams()
+    stdout = sys.stdout
+    os.environ["PYTHONSAFEPATH"] = "1"  # a numbers.py in the working directory must not stop other processes
     try:
         code = cli(prog_name="attest", standalone_mode=False)
-    except click.Abort:
-        code = _refuse("interrupted", 130)
+    except click.Abort as error:  # click makes one of Ctrl-C, and of an EOFError too
+        ended = error.__cause__
+        code = _confess(ended) if isinstance(ended, EOFError) else _refuse("interrupted", 130)
     except click.ClickException as error:
         code = _refuse(_sentence(error), 2)
-    except BrokenPipeError:
+    except SystemExit:  # click makes 1, a verdict here, of a reader that is gone, and wraps the stream
+        if sys.stdout is stdout:
+            raise
         code = _refuse("the output was closed before its end", 3)
     except OSError as error:
         where = f"{error.filename} cannot be used ({error.strerror})" if error.filename else str(error)

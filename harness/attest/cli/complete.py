@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from attest.cli._numbers import NumberRange
+
 if TYPE_CHECKING:
     from attest.boundary import JudgedImplementation
     from attest.contract import Array
@@ -24,10 +26,10 @@ if TYPE_CHECKING:
               help="The implementation that completes. [default: the one that trained]")  # fmt: skip
 @click.option("--max-new-tokens", default=20, show_default=True, type=click.IntRange(1), metavar="N",
               help="It may end before, by itself.")  # fmt: skip
-@click.option("--temperature", default=0.0, show_default=True, type=click.FloatRange(0), metavar="T",
+@click.option("--temperature", default=0.0, show_default=True, type=NumberRange(0), metavar="T",
               help="0 takes the likeliest token; above it is drawn.")  # fmt: skip
 @click.option("--top-k", type=click.IntRange(1), metavar="K", help="Draw from the K likeliest tokens only.")
-@click.option("--top-p", type=click.FloatRange(0, 1, min_open=True), metavar="P",
+@click.option("--top-p", type=NumberRange(0, 1, min_open=True), metavar="P",
               help="Draw from the likeliest tokens that reach P.")  # fmt: skip
 @click.option(
     "--seed", default=0, show_default=True, type=click.IntRange(0), metavar="SEED", help="Of what is drawn."

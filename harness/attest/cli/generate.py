@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from attest.cli._numbers import NumberRange
+
 if TYPE_CHECKING:
     from attest.boundary import JudgedImplementation
     from attest.contract import Array
@@ -26,10 +28,10 @@ MOST_WIDTH = 1024  # hypotheses of a beam; 99999 ran for more than a minute
 @click.option("--width", default=4, show_default=True, metavar="W", help="Hypotheses of a beam.")
 @click.option("--results", default=1, show_default=True, metavar="K", help="How many of them to print.")
 @click.option("--alpha", default=0.6, show_default=True, metavar="A", help="Length penalty of a beam.")
-@click.option("--temperature", default=1.0, show_default=True, type=click.FloatRange(0), metavar="T",
+@click.option("--temperature", default=1.0, show_default=True, type=NumberRange(0), metavar="T",
               help="Of sample; 0 is greedy.")  # fmt: skip
 @click.option("--top-k", type=click.IntRange(1), metavar="K", help="Of sample: only the K likeliest tokens.")
-@click.option("--top-p", type=click.FloatRange(0, 1, min_open=True), metavar="P",
+@click.option("--top-p", type=NumberRange(0, 1, min_open=True), metavar="P",
               help="Of sample: the likeliest tokens that reach P.")  # fmt: skip
 @click.option("--seed", default=0, show_default=True, metavar="SEED", help="Of sample.")
 def command(

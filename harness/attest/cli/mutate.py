@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from attest.cli._numbers import NumberRange
+
 if TYPE_CHECKING:
     from attest.trials.mutants import Mutant, Results
     from attest.trials.mutations import Mutation
@@ -38,13 +40,13 @@ if TYPE_CHECKING:
 @click.option("--listed", is_flag=True, help="Only the mutants that --annotations explains.")
 @click.option("--trusting", is_flag=True,
               help="Judge none that --annotations explains: each counts as what is said there.")  # fmt: skip
-@click.option("--minutes", type=click.FloatRange(0, min_open=True), metavar="N",
+@click.option("--minutes", type=NumberRange(0, min_open=True), metavar="N",
               help="Begin no further mutant after so long.")  # fmt: skip
-@click.option("--processor-seconds", type=click.FloatRange(0, min_open=True), metavar="N", default=math.inf,
+@click.option("--processor-seconds", type=NumberRange(0, min_open=True), metavar="N", default=math.inf,
               help="No further criterion after so much; --again judges whole.")  # fmt: skip
 @click.option("--resume", is_flag=True, help="Go on where an earlier run of the same sources stopped.")
 @click.option("--again", is_flag=True, help="Judge the unexplained survivors of an earlier run again.")
-@click.option("--at-least", default=95.0, show_default=True, type=click.FloatRange(0, 100), metavar="PERCENT",
+@click.option("--at-least", default=95.0, show_default=True, type=NumberRange(0, 100), metavar="PERCENT",
               help="Of those that are not equivalent: fewer caught give exit code 1.")  # fmt: skip
 @click.option("--list", "only_list", is_flag=True, help="Print the mutants and judge none.")
 @click.option("--reports", default="reports", show_default=True, type=click.Path(path_type=Path),

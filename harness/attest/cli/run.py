@@ -93,6 +93,8 @@ def command(
     mode = Mode.JSON if as_json else Mode.LIVE if sys.stdout.isatty() and not verbose else Mode.PLAIN
     if seeds is None:
         ctx.exit(run_pytest(arguments, mode))
+    if seed is not None:
+        raise click.UsageError(f"--seed={seed} and --seeds={seeds!r} contradict each other; leave one out")
     if as_json or report == "none":
         raise click.UsageError(
             f"--seeds={seeds!r} needs reports to merge; leave out --json and --report none"

@@ -118,7 +118,7 @@ confusion_matrix()            wanted (N), written (N), classes            counts
                                                                           written
 
 `mask?` is left out or of a form that broadcasts: for attention to (..., T, S); above it (T, S) or
-(B or 1, T or 1, S), with no head axis; key padding is (B, 1, S).
+(B or 1, T or 1, S), with no head axis; key padding is (B, 1, S). `causal?` is left out where it is False.
 """
 
 from attest.contract.architectures import (

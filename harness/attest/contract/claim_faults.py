@@ -117,7 +117,16 @@ def _fits(value: Any, name: str, rule: Rule) -> bool:
         return rule.optional or default_of(name) is None
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return False
-    return rule.holds is not Holds.SIZE or (isinstance(value, int) and 1 <= value < 2**31)
+    return _in_range(value, rule.holds)
+
+
+def _in_range(value: float, holds: Holds) -> bool:
+    """Whether a number is one that a field of this kind can hold."""
+    if holds in (Holds.SIZE, Holds.COUNT):
+        return isinstance(value, int) and (holds is Holds.COUNT or value >= 1) and 0 <= value < 2**31
+    if holds in (Holds.LIMIT, Holds.PART):
+        return value > 0 and (holds is Holds.LIMIT or value <= 1)
+    return holds is not Holds.SHARE or 0 <= value < 1
 
 
 def _example(name: str, rule: Rule) -> Any:

@@ -13,7 +13,7 @@ there NotImplementedError says that the value is not offered.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -124,7 +124,13 @@ class Claims:
 
     def outside(self, operation: str, config: Config) -> str:
         """Why the builder is not asked for this config, in a few words; empty where it is."""
-        missing = [s.outside(operation, config) for s in self._spaces(operation)]
+        return self._outside(operation, config, lambda name: False)
+
+    def _outside(self, operation: str, config: Config, put_aside: Callable[[str], bool]) -> str:
+        missing = [
+            [name for name in s.outside(operation, config) if not put_aside(name)]
+            for s in self._spaces(operation)
+        ]
         if not missing:
             return f"{operation} is not among the operations that are claimed"
         fewest = min(missing, key=len)
@@ -136,11 +142,13 @@ class Claims:
 
         It is kept where the option is claimed with its default alone, since then no builder reads the option.
         """
-        known = {n: default_of(n) for n in _read(OPTIONS, operation) if self._impossible(n, config)}
-        return self.outside(operation, config.but(**known))
+        return self._outside(operation, config, lambda name: self._impossible(name, config))
 
     def _impossible(self, name: str, config: Config) -> bool:
-        rule, value = OPTIONS[name], getattr(config, name)
+        value = getattr(config, name)
+        if name not in OPTIONS:  # a size of which `only` leaves the even ones
+            return not (isinstance(value, int) and not isinstance(value, bool) and value > 0)
+        rule = OPTIONS[name]
         claimed = rule.tried or any(len(s.options[name].drawn) > 1 for s in self.spaces)
         possible = value in rule.known if rule.holds in (Holds.CHOICE, Holds.FLAG) else False
         return claimed and not possible

@@ -7,9 +7,10 @@ has to give all others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
+from itertools import chain, groupby, takewhile
 from types import CodeType
 from typing import Any
 
@@ -18,65 +19,89 @@ import numpy as np
 from attest.contract import Array, Form
 from attest.diagnosis.answers import close
 from attest.diagnosis.hooks import Alter, Hooked, hooked
+from attest.diagnosis.nearness import Near
+from attest.diagnosis.others import with_others
 from attest.diagnosis.recording import Asked
-from attest.diagnosis.solved import solved_numbers
+from attest.diagnosis.solved import solved_numbers, solved_shares
 from attest.diagnosis.traces import Count, Trace, told
-from attest.diagnosis.transforms import disturbed, kind_of, transforms_of, with_others
+from attest.diagnosis.transforms import Transform, disturbed, kind_of, transforms_of
 from attest.diagnosis.wrong import Altered, Met, Wrong, gives, wrong_answers
 
 ANSWERING = (Form.COMPONENT, Form.MODEL)  # what they give depends on their parameters and inputs alone
 PROBES = 3  # cases in which an expression may be met
 LEFT_AFTER_PROBES = 0.6  # of the calls, for trying the values that were met
-# Where the reference has what such an operation adds to the parts of a model.
-_NEAREST: Mapping[Form | None, str] = {
-    Form.TRAINER: "training",
-    Form.OPTIMIZER: "training",
-    Form.GENERATOR: "decoding",
-}
 
 
-def altered(telling: Sequence[Trace], seen: frozenset[CodeType], count: Count) -> Iterator[Altered]:
-    """Each change of one value after which one wrong answer is given.
+def altered(
+    telling: Sequence[Trace], seen: frozenset[CodeType], near: Near, count: Count
+) -> Iterator[Iterator[Altered]]:
+    """Each change of one value after which one wrong answer is given: numbers, functions, other values.
 
     Where one value goes through several expressions, it is tried once, and each of them may be the place.
+    What is likelier and cheaper to find is tried on every value of the nearest methods before the next is
+    tried on any, and all of it before methods farther off are looked at.
     """
     found = wrong_answers(telling)
     if not found:
         return
-    form = found[0].trace.form(found[0].step)
-    groups: dict[Any, list[Met]] = {}
     with ExitStack() as stack:
-        for place in hooked(seen, _NEAREST.get(form, "parts")):
-            if count.left < LEFT_AFTER_PROBES * count.most:
+        for _, places in groupby(hooked(seen, near), key=lambda place: place.level):
+            groups = _groups(places, found, stack, count)
+            for kind in (_numbers, _functions, _with_others):
+                yield chain.from_iterable(
+                    kind(group, found, count) for group in takewhile(lambda group: not count.spent, groups)
+                )
+
+
+def _groups(
+    places: Iterable[Hooked], found: Sequence[Wrong], stack: ExitStack, count: Count
+) -> list[list[Met]]:
+    """The expressions that a wrong answer depends on, those together whose change has the same effect."""
+    groups: dict[Any, list[Met]] = {}
+    least = LEFT_AFTER_PROBES * count.left
+    for place in places:
+        if count.left < least or count.spent:
+            break
+        for wrong in found[:PROBES]:
+            met, effect = _met(place, wrong, stack, count)
+            if met is not None:
+                key = effect if effect is not None else id(met)
+                groups.setdefault((wrong.step, id(wrong.trace), key), []).append(met)
+            if met is not None or place.hook.unfit:
                 break
-            for wrong in found[:PROBES]:
-                met, effect = _met(place, wrong, stack, count)
-                if met is not None:
-                    key = effect if effect is not None else id(met)
-                    groups.setdefault((wrong.step, id(wrong.trace), key), []).append(met)
-                    break
-        for group in sorted(groups.values(), key=lambda group: group[0].spoils):
-            if count.spent:
-                return
-            computed = [met for met in group if not met.place.text.isidentifier()] or group
-            yield from _changes_of(computed, found, count)
+    ordered = sorted(groups.values(), key=lambda group: group[0].spoils)
+    return [[met for met in group if not met.place.text.isidentifier()] or group for group in ordered]
 
 
-def _changes_of(group: Sequence[Met], found: Sequence[Wrong], count: Count) -> Iterator[Altered]:
+def _numbers(group: Sequence[Met], found: Sequence[Wrong], count: Count) -> Iterator[Altered]:
+    first = group[0]
+    if kind_of(first.value) in ("tensor", "number") and first.wrong.right.dtype.kind == "f":
+        others = [wrong for wrong in found if wrong is not first.wrong]
+        yield from solved_numbers(group, others, count)
+
+
+def _functions(group: Sequence[Met], found: Sequence[Wrong], count: Count) -> Iterator[Altered]:
     first = group[0]
     for transform in transforms_of(first.value, first.scope):
         if gives(first, transform.apply):
             for met in group:
-                build = partial(met.place.build, transform.apply)
-                yield Altered(met.place.place, met.place.text, transform.reads.format(met.place.text), build)
+                yield _by(transform, met)
+
+
+def _with_others(group: Sequence[Met], found: Sequence[Wrong], count: Count) -> Iterator[Altered]:
     for met in group:
         for transform in with_others(met.value, met.scope):
-            build = partial(met.place.build, transform.apply)
             if gives(met, transform.apply):
-                yield Altered(met.place.place, met.place.text, transform.reads.format(met.place.text), build)
-    if kind_of(first.value) in ("tensor", "number") and first.wrong.right.dtype.kind == "f":
-        others = [wrong for wrong in found if wrong is not first.wrong]
-        yield from solved_numbers(group, others, count)
+                yield _by(transform, met)
+        if kind_of(met.value) == "tensor" and met.wrong.right.dtype.kind == "f":
+            yield from solved_shares(met)
+
+
+def _by(transform: Transform, met: Met) -> Altered:
+    place = met.place
+    return Altered(
+        place.place, place.text, transform.reads.format(place.text), partial(place.build, transform.apply)
+    )
 
 
 def _met(place: Hooked, wrong: Wrong, stack: ExitStack, count: Count) -> tuple[Met | None, bytes | None]:
@@ -89,7 +114,7 @@ def _met(place: Hooked, wrong: Wrong, stack: ExitStack, count: Count) -> tuple[M
 
     ask = _asking(place, wrong, stack, count)
     answer = ask(probe)
-    if not passed or not kind_of(passed[0][0]):
+    if not passed:
         return None, None
     other = answer.get(wrong.place)
     if other is not None and other.shape == wrong.right.shape and close(other, wrong.right):

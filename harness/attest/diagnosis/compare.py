@@ -159,9 +159,11 @@ def _by_depth(
         low, high = (middle, high) if right(middle) else (low, middle)
     place = f"layer {high - 1}" if low or _right_or_unknown(right) else "before the first layer"
     notes = _surgery(build, operation, config.but(**{depth: high}), parameters, inputs, high - 1)
-    return Findings(
-        name, logits, way="depth", first_wrong=place, last_good=f"{low} layers", notes=tuple(notes)
-    )
+    return Findings(name, logits, way="depth", first_wrong=place, last_good=_layers(low), notes=tuple(notes))
+
+
+def _layers(count: int) -> str:
+    return "1 layer" if count == 1 else f"{count} layers"
 
 
 def _can_have_none(right: Callable[[int], bool]) -> bool:

@@ -42,7 +42,7 @@ class Test:
     settings: tuple[str, ...]
     text: str
     holds: Callable[[Settings], bool]
-    splits: bool = False  # into a few kinds: it may hold for right answers too
+    splits: bool = False  # it may hold for right answers too, which may be right by chance
 
 
 def condition_of(traces: Sequence[Trace]) -> Condition | None:
@@ -166,11 +166,11 @@ def _is_not(name: str, value: Any) -> Test:
 
 
 def _above(name: str, low: float) -> Test:
-    return Test((name,), f"{name} above {low:g}", lambda s: name in s and s[name] > low)
+    return Test((name,), f"{name} above {low:g}", lambda s: name in s and s[name] > low, not _is_size(name))
 
 
 def _below(name: str, high: float) -> Test:
-    return Test((name,), f"{name} below {high:g}", lambda s: name in s and s[name] < high)
+    return Test((name,), f"{name} below {high:g}", lambda s: name in s and s[name] < high, not _is_size(name))
 
 
 def _larger(one: str, other: str) -> Test:

@@ -19,6 +19,7 @@ from attest.diagnosis.changes import Change, changes
 from attest.diagnosis.executed import code_of
 from attest.diagnosis.further_slips import further
 from attest.diagnosis.longhand import LONGHAND
+from attest.diagnosis.nearness import Near
 from attest.judging.catalogue import assemble
 from attest.reference.assembly import SLOTS
 from attest.reference.component import ReferenceComponent
@@ -56,16 +57,22 @@ class Edit:
         return assemble(self.piece, "edited")
 
 
-def edits(seen: frozenset[CodeType]) -> Iterator[Edit]:
-    """Every change of every method that runs, class by class."""
+def edits(seen: frozenset[CodeType], near: Near) -> Iterator[Edit]:
+    """Every change of every method that runs, the nearest methods first."""
+    for kind, plain, name in running(seen, near):
+        yield from _edits_of(kind, plain, name)
+
+
+def running(seen: frozenset[CodeType], near: Near) -> list[tuple[type[Any], type[Any], str]]:
+    """(class, class with the text, method) of all that ran, the nearest first; each also as written out."""
+    found = []
     for kind in editable():
         ran = [name for name, value in vars(kind).items() if code_of(value) in seen]
-        for name in ran:
-            yield from _edits_of(kind, kind, name)
+        found += [(kind, kind, name) for name in ran]
         if kind in LONGHAND and set(vars(LONGHAND[kind])) & set(ran):
-            for name, value in vars(LONGHAND[kind]).items():
-                if code_of(value) is not None:
-                    yield from _edits_of(kind, LONGHAND[kind], name)
+            written = [name for name, value in vars(LONGHAND[kind]).items() if code_of(value) is not None]
+            found += [(kind, LONGHAND[kind], name) for name in written]
+    return sorted(found, key=lambda one: near(one[0], one[2]))
 
 
 def editable() -> list[type[Any]]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import takewhile
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, takewhile
 from types import CodeType
 from typing import Any
 
 from attest.diagnosis.altered import altered
 from attest.diagnosis.edits import Edit, edits
+from attest.diagnosis.nearness import Near
 from attest.diagnosis.traces import Count, Trace, agrees
 from attest.diagnosis.wrong import Altered, wrong_answers
 from attest.records.failure import FEW, Edited
@@ -16,10 +17,12 @@ from attest.records.failure import FEW, Edited
 POSSIBLE = 0.6  # of the wrong cases that a change must explain
 PLACES = 3  # classes that may be the place; more of them say nothing
 AS_RIGHT = 12  # cases without a fault in which a change of the reference must make none either
-MOST_CHANGED = 4000  # calls of a small part, about two seconds, for changing one value after the other
+MOST_CHANGED = 30000  # calls of a small part, about three seconds, for changing one value after the other
 
 
-def explained(heard: Sequence[Trace], seen: frozenset[CodeType], count: Count) -> tuple[Edited, ...]:
+def explained(
+    heard: Sequence[Trace], seen: frozenset[CodeType], near: Near, count: Count
+) -> tuple[Edited, ...]:
     """The changes of the reference that give every answer of every case, of each class the first.
 
     There are many of them, so all must agree: the wrong answers, by a number and not only by an exception,
@@ -34,9 +37,12 @@ def explained(heard: Sequence[Trace], seen: frozenset[CodeType], count: Count) -
     quickest = sorted(telling, key=lambda trace: (not trace.by_value, len(trace.steps)))
     right = [trace for trace in heard if not trace.tells][:AS_RIGHT]
     left_out = len(every) - len(telling)
-    slips = takewhile(lambda edit: not count.spent, edits(seen))
+    slips = takewhile(lambda edit: not count.spent, edits(seen, near))
     partly: list[Edited] = []
-    sources: tuple[Iterable[Edit | Altered], ...] = (slips, altered(telling, seen, Count(MOST_CHANGED)))
+    sources: Iterator[Iterable[Edit | Altered]]
+    # Of values there are so many changes that a few single numbers agree with one by chance.
+    values = altered(telling, seen, near, Count(MOST_CHANGED)) if len(telling) >= FEW else iter(())
+    sources = chain((slips,), values)
     for source in sources:
         found: dict[str, Edited] = {}
         for edit in source:

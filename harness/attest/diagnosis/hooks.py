@@ -5,17 +5,18 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import CodeType
 from typing import Any
 
 from attest.diagnosis.changes import TYPES_AND_NAMES
-from attest.diagnosis.edits import RULES, asks_above, editable, function_of, made_of, tree_of
-from attest.diagnosis.executed import code_of
-from attest.diagnosis.longhand import LONGHAND
+from attest.diagnosis.edits import RULES, asks_above, function_of, made_of, running, tree_of
+from attest.diagnosis.nearness import Near, level_of
+from attest.diagnosis.transforms import kind_of
 from attest.judging.catalogue import assemble
 
 NAME = "__changed__"
+GIVEN = "__given__"  # what those arguments of the method were that it replaces
 NEVER = frozenset({"self", "p", "where", "config"})  # objects, not values
 OBJECTS = frozenset({"parts", "config", "model", "value", "shape"})
 LONGEST = 60  # characters of an expression that is shown
@@ -28,8 +29,12 @@ class Hook:
     """Called with a value and the names around it each time it is computed."""
 
     alter: Alter | None = None
+    unfit: bool = False  # it met a value of a kind that is not changed: a part, a word, a truth value
 
     def __call__(self, value: Any, scope: Mapping[str, Any]) -> Any:
+        if not kind_of(value):
+            self.unfit |= value is not None  # a bias that a model does not have is None
+            return value
         return value if self.alter is None else self.alter(value, scope)
 
 
@@ -41,6 +46,7 @@ class Hooked:
     text: str  # the expression as it reads
     piece: type[Any]
     hook: Hook = field(compare=False)
+    level: int = 0  # how far its class is from what the criterion is about
 
     def build(self, alter: Alter | None) -> Any:
         """An implementation in which each value of the expression is replaced by what `alter` makes of it."""
@@ -48,18 +54,12 @@ class Hooked:
         return assemble(self.piece, "altered")
 
 
-def hooked(seen: frozenset[CodeType], nearest: str = "parts") -> Iterator[Hooked]:
-    """Every expression of every method that runs, those in this folder of the reference first."""
-    for kind in sorted(editable(), key=lambda kind: f".{nearest}." not in kind.__module__):
-        if kind in RULES:
-            continue
-        ran = [name for name, value in vars(kind).items() if code_of(value) in seen]
-        for name in ran:
-            yield from _hooked_in(kind, kind, name)
-        if kind in LONGHAND and set(vars(LONGHAND[kind])) & set(ran):
-            for name, value in vars(LONGHAND[kind]).items():
-                if code_of(value) is not None:
-                    yield from _hooked_in(kind, LONGHAND[kind], name)
+def hooked(seen: frozenset[CodeType], near: Near) -> Iterator[Hooked]:
+    """Every expression of every method that runs, those of the nearest methods first."""
+    for kind, plain, name in running(seen, near):
+        if kind not in RULES:
+            level = level_of(near, kind, name)
+            yield from (replace(place, level=level) for place in _hooked_in(kind, plain, name))
 
 
 def _hooked_in(kind: type[Any], plain: type[Any], name: str) -> Iterator[Hooked]:
@@ -67,6 +67,7 @@ def _hooked_in(kind: type[Any], plain: type[Any], name: str) -> Iterator[Hooked]
     if function is None or asks_above(function):
         return
     namespace = vars(sys.modules[plain.__module__])
+    arguments = _kept_arguments(function)
     for owner, key, at, expression in places(function):
         text = ast.unparse(expression)
         if len(text) > LONGEST:
@@ -75,13 +76,22 @@ def _hooked_in(kind: type[Any], plain: type[Any], name: str) -> Iterator[Hooked]
         names = ast.Call(ast.Name("locals", ast.Load()), [], [])
         call = ast.Call(ast.Name(NAME, ast.Load()), [expression, names], [])
         _put(owner, key, at, call)
+        function.body.insert(0, arguments)
         try:
             made = made_of(function, {**namespace, NAME: hook})
         finally:
+            del function.body[0]
             _put(owner, key, at, expression)
         if made is not None:
             piece = type(kind.__name__, (plain,), {name: made[name]})
             yield Hooked(f"{kind.__name__}.{name}", text, piece, hook)
+
+
+def _kept_arguments(function: ast.FunctionDef) -> ast.stmt:
+    """A statement that keeps those arguments whose names get another value later."""
+    stored = {n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    kept = [each.arg for each in function.args.args if each.arg in stored]
+    return ast.parse(f"{GIVEN} = dict({', '.join(f'{name}={name}' for name in kept)})").body[0]
 
 
 def _put(owner: ast.AST, key: str, at: int | None, node: ast.AST) -> None:

@@ -16,9 +16,11 @@ from typing import Any
 
 from attest.boundary import JudgedImplementation, quiet
 from attest.contract import OPERATIONS
+from attest.diagnosis.coarseness import coarseness
 from attest.diagnosis.conditions import condition_of
 from attest.diagnosis.executed import executed, may_matter
 from attest.diagnosis.explained import explained
+from attest.diagnosis.nearness import Rank, nearness
 from attest.diagnosis.relations import relations, spread
 from attest.diagnosis.spectrum import confined
 from attest.diagnosis.traces import Count, Trace, agrees, traces_of
@@ -37,6 +39,7 @@ POSSIBLE = 0.6
 SHOWN = 2
 # A limit in calls, not in seconds: the same failure gets the same name on a busy machine.
 MOST_CALLS = 6000
+FEW_CALLS = 1000
 
 
 @dataclass(frozen=True)
@@ -59,12 +62,14 @@ class Diagnosis:
 
 
 def diagnose(
-    property: Property, impl: JudgedImplementation, case: str, *, seed: int, calls: int = MOST_CALLS
+    property: Property, impl: JudgedImplementation, case: str, *, seed: int, thorough: bool = True
 ) -> Diagnosis:
     """The defects that answer as this implementation does, and where none does, the changes of the reference.
 
-    Nothing where each comparison is a training.
+    Nothing where each comparison is a training. Unless it is `thorough`, few calls are spent and changes of
+    the reference are not tried: a failure that stands on another one is not the first to fix.
     """
+    calls = MOST_CALLS if thorough else FEW_CALLS
     if property.trains:
         return Diagnosis()
     candidates = _candidates(property.criterion)
@@ -72,24 +77,23 @@ def diagnose(
         heard = traces_of(property, impl, case, seed)
         telling = [trace for trace in heard if trace.tells]
         if not telling:
-            return _by_complaint(candidates, property, impl, case)
+            found = _by_complaint(candidates, property, impl, case)
+            return replace(found, measured=Measured(relations=coarseness(heard)))
         seen = executed(telling[:FIRST])
         found = _by_answers(candidates, telling, seen, Count(calls))
         found = replace(found, measured=_measured(heard, impl.implementation))
-        if any(likeness.agrees == likeness.cases for likeness in found.notable):
+        if not thorough or any(likeness.agrees == likeness.cases for likeness in found.notable):
             return found
         # Where the clock strikes in what follows, what is known already stays.
         with suppress(Timeout):
-            return replace(found, edits=explained(heard, seen, Count(calls)))
+            return replace(found, edits=explained(heard, seen, nearness(candidates), Count(calls)))
         return found
 
 
 def _measured(heard: Sequence[Trace], implementation: Any) -> Measured:
     condition, places = confined(heard, implementation)
-    return Measured(condition_of(heard) or condition, tuple(relations(heard)), spread(heard), places)
-
-
-Rank = tuple[bool, bool, int]
+    related = (*relations(heard), *coarseness(heard))
+    return Measured(condition_of(heard) or condition, related, spread(heard), places)
 
 
 def _candidates(criterion: str) -> list[tuple[Rank, Defect]]:
@@ -196,6 +200,8 @@ def same_complaint(one: Violation, other: Violation) -> bool:
     if a is None or b is None:
         return one.seen == other.seen
     places = (a.what, a.index) == (b.what, b.index)
+    if a.wanted is not None and b.wanted is not None and not _near(a.seen - a.wanted, b.seen - b.wanted):
+        return False  # where little is wrong, all that is nearly right looks alike
     return places and _near(a.seen, b.seen) and _near(a.wanted, b.wanted)
 
 
@@ -205,4 +211,4 @@ def _near(one: float | None, other: float | None) -> bool:
         return one is other
     if not (math.isfinite(one) and math.isfinite(other)):
         return math.isfinite(one) == math.isfinite(other)
-    return math.isclose(one, other, rel_tol=1e-3, abs_tol=1e-9)
+    return math.isclose(one, other, rel_tol=1e-3)

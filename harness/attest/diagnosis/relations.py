@@ -115,6 +115,8 @@ def _factor(place: str, pairs: Sequence[Pair]) -> Deviant | None:
         if not factor or not close(p.seen, factor * p.right):
             return None
         factors.append(factor)
+    if np.allclose(factors, 1.0, rtol=1e-3):
+        return None  # nearly right answers are no multiple
     if np.allclose(factors, factors[0], rtol=1e-3):
         return Deviant("factor", place, f"{float(np.median(factors)):.4g}", len(pairs))
     named = _named_factor(pairs, factors)
@@ -146,7 +148,7 @@ def _offset(place: str, pairs: Sequence[Pair]) -> Deviant | None:
     for p in pairs:
         offset = float((p.seen - p.right).mean())
         scale = float(np.max(np.abs(p.right), initial=abs(offset)))
-        if not np.allclose(p.seen, p.right + offset, rtol=0, atol=1e-3 * scale + 1e-9):
+        if abs(offset) < 1e-2 * scale or not np.allclose(p.seen, p.right + offset, rtol=0, atol=1e-3 * scale):
             return None
         offsets.append(offset)
     same = np.allclose(offsets, offsets[0], rtol=1e-3, atol=1e-9)

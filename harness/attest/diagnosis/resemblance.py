@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from attest.contract import Array, Arrays, Config
+from attest.contract import Array, Arrays, Config, float_dtype
 from attest.contract.operation import Kind, operation_of
 from attest.diagnosis.answers import close
 from attest.diagnosis.likeness import SHOWN, Diagnosis
@@ -170,13 +170,19 @@ def _place(at: str) -> tuple[str, int]:
 
 
 def small(config: Config, layers: int) -> Config:
-    """A small model with the same options, and widths that no two dimensions share."""
-    grouped = config.kv_heads != config.num_heads
-    own = config.head_width is not None
+    """A small model with the same options, and widths that no two dimensions share.
+
+    It has padding where the checkpoint has, for a port that cannot do without; no drawn id is padding. Its
+    heads are a power of two where the checkpoint's are: ALiBi has a rule for either.
+    """
+    H = config.num_heads
+    heads = 6 if H & (H - 1) else 4
+    kv_heads = min(config.kv_heads, 2) if config.kv_heads != H else config.num_kv_heads and heads
     return config.but(
-        d_model=32, num_heads=4, num_kv_heads=2 if grouped else config.num_kv_heads and 4,
-        head_width=12 if own else None, d_ff=20, num_encoder_layers=layers, num_decoder_layers=layers,
-        source_vocab=11, target_vocab=11, max_len=24, pad_id=None, bos_id=1, eos_id=2,
+        d_model=8 * heads, num_heads=heads, num_kv_heads=kv_heads,
+        head_width=12 if config.head_width is not None else None, d_ff=20,
+        num_encoder_layers=layers, num_decoder_layers=layers, source_vocab=11, target_vocab=11, max_len=24,
+        pad_id=config.pad_id if config.pad_id is None else 0, bos_id=1, eos_id=2,
     )  # fmt: skip
 
 
@@ -207,8 +213,8 @@ def _ids(operation: str, config: Config, rows: int, tokens: int, rng: np.random.
 def _answer(build: Build, config: Config, parameters: Arrays, inputs: Arrays, at: str) -> Array | None:
     component = build(config)
     component.load(parameters)
-    if at == LOGITS:
-        return np.asarray(component(**inputs)[LOGITS])
+    if at == LOGITS:  # in the dtype that was asked for: numpy code may give float64 for float32
+        return np.asarray(component(**inputs)[LOGITS], float_dtype(config.dtype))
     with hooked(component) as seen:
         component(**inputs)
     return seen.get(at)

@@ -1,12 +1,12 @@
 """Numbers that are solved for: what a value is multiplied by, raised to, held at, or what is added to it.
 
 No list of slips holds every number. One is found on one wrong answer by the secant method, and has to give
-all the others.
+all the others. Where it differs from case to case, a size or setting may explain it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,18 +15,22 @@ import numpy as np
 
 from attest.contract import Array
 from attest.diagnosis.answers import close
-from attest.diagnosis.conditions import settings_of
 from attest.diagnosis.hooks import Alter
-from attest.diagnosis.relations import POWERS
+from attest.diagnosis.others import named
+from attest.diagnosis.sized import FEWEST, explanations
 from attest.diagnosis.traces import Count
-from attest.diagnosis.transforms import kind_of, plus, times
+from attest.diagnosis.transforms import Scope, kind_of, plain, plus, shape_of, times
 from attest.diagnosis.wrong import Altered, Met, Wrong, gives
+from attest.reference import ops
 
 TRIES = 8
+PATIENCE = 3  # tries, after which half of the error should have gone
+ASKED = 20  # wrong answers, of which in some the number can be solved for
+SOLVED = 8
 FARTHEST = 1e6
-FEWEST = 4  # wrong answers with different settings, to explain a factor by one of them
+NOTHING = 1e-9
 
-Act = Callable[[Any, float], Any]
+Act = Callable[[Any, float, Scope], Any]
 
 
 @dataclass(frozen=True)
@@ -35,27 +39,30 @@ class _Family:
 
     start: Callable[[Any], float]
     forms: tuple[tuple[str, Act], ...]
-    named: bool = False
+    by_size: bool = False  # whether the number may differ from case to case
+    first: Callable[[float], Sequence[float]] = lambda at: (at * 1.25 if at else 0.1,)
 
 
 def _acting(act: Act, number: float) -> Alter:
-    return lambda value, scope: act(value, number)
+    return lambda value, scope: act(value, number, scope)
 
 
-def _raised(value: Any, number: float) -> Any:
+def _raised(value: Any, number: float, scope: Scope) -> Any:
     return value**number if value > 0 else value
 
 
-_FACTOR = _Family(lambda value: 1.0, (("{1} * {0}", times),), named=True)
-_ADDED = _Family(lambda value: 0.0, (("{0} + {1}", plus),))
+_FACTOR = _Family(lambda value: 1.0, (("{1} * {0}", lambda value, n, scope: times(value, n)),), by_size=True)
+_ADDED = _Family(lambda value: 0.0, (("{0} + {1}", lambda value, n, scope: plus(value, n)),), by_size=True)
 _POWER = _Family(lambda value: 1.0, (("{0} to the power {1}", _raised),))
 _CONSTANT = _Family(
     float,
     (
-        ("{1}", lambda value, number: number),
-        ("{0}, at most {1}", min),
-        ("{0}, at least {1}", max),
+        ("{1}", lambda value, n, scope: n),
+        ("{0}, at most {1}", lambda value, n, scope: min(value, n)),
+        ("{0}, at least {1}", lambda value, n, scope: max(value, n)),
     ),
+    # Where the answer hardly depends on so small a number, it does on a larger one.
+    first=lambda at: (at * 1.25 if at else 0.1, 1.0),
 )
 _FAMILIES = {"tensor": (_FACTOR, _ADDED), "number": (_FACTOR, _ADDED, _POWER, _CONSTANT)}
 
@@ -71,26 +78,66 @@ def solved_numbers(group: Sequence[Met], others: Sequence[Wrong], count: Count) 
             alter = _acting(act, number)
             if act is family.forms[0][1] or gives(first, alter):
                 for met in group:
-                    text = reads.format(met.place.text, f"{number:.5g}")
-                    yield Altered(met.place.place, met.place.text, text, partial(met.place.build, alter))
-        if family.named:
-            yield from _by_a_setting(group, family, others, number, count)
+                    yield _altered(met, reads.format(met.place.text, f"{number:.5g}"), alter)
+        if family.by_size:
+            yield from _by_size(group, family, others, count)
+
+
+def solved_shares(met: Met) -> Iterator[Altered]:
+    """Another tensor of the method, or its square, that is added with a factor that is solved for."""
+    shape = shape_of(met.value)
+    for name, other in named(met.scope).items():
+        if kind_of(other) != "tensor" or other is met.value or not _fits(shape, shape_of(other)):
+            continue
+        for reads, squared in (("{0} + {1} * " + name, False), ("{0} + {1} * " + name + "^2", True)):
+            act = partial(_share_added, name, squared)
+            family = _Family(lambda value: 0.0, ((reads, act),))
+            number = _solution(met.ask, family, met.wrong, met.value)
+            if number is not None:
+                text = reads.format(met.place.text, f"{number:.5g}")
+                yield _altered(met, text, _acting(act, number))
+
+
+def _altered(met: Met, after: str, alter: Alter) -> Altered:
+    return Altered(met.place.place, met.place.text, after, partial(met.place.build, alter))
+
+
+def _fits(shape: tuple[int, ...], another: tuple[int, ...]) -> bool:
+    """Whether another tensor can be added, and stands for each number of its own or of the row."""
+    return shape == another or (shape[-1:] == another and len(shape) > 1)
+
+
+def _share_added(name: str, squared: bool, value: Any, number: float, scope: Scope) -> Any:
+    other = named(scope)[name]
+    if not hasattr(value, "value"):
+        array = plain(other)
+        return value + number * (array * array if squared else array)
+    other = ops.mul(other, other) if squared else other
+    return ops.add(value, times(other, number))
 
 
 def _solution(
     ask: Callable[[Alter], Array | None], family: _Family, wrong: Wrong, value: Any
 ) -> float | None:
-    """The number with which the answer is the one that was heard, by the secant method."""
-    act = family.forms[0][1]
+    """The number with which the answer is the one that was heard."""
     try:
         at = family.start(value)
     except (TypeError, ValueError):
         return None
+    # Beyond zero, a norm or a temperature that is scaled often saturates what follows.
+    positive = kind_of(value) == "number" and value > 0 and at > 0
+    found = (_secant(ask, family.forms[0][1], wrong, at, number, positive) for number in family.first(at))
+    return next((number for number in found if number is not None), None)
+
+
+def _secant(
+    ask: Callable[[Alter], Array | None], act: Act, wrong: Wrong, at: float, number: float, positive: bool
+) -> float | None:
+    """From two numbers on; given up where the error does not shrink."""
     wanted, before = wrong.seen.astype(np.float64), wrong.right.astype(np.float64)
-    left = float(np.abs(wanted - before).max())
-    number = at * 1.25 if at else 0.1
+    left = start = float(np.abs(wanted - before).max())
     hit = False
-    for _ in range(TRIES):
+    for tried in range(TRIES):
         now = ask(_acting(act, number))
         if now is None or now.shape != wanted.shape or not np.isfinite(now).all():
             return None
@@ -102,10 +149,12 @@ def _solution(
         size = float((slope * slope).sum())
         if hit and (error >= left or not error or not size):
             return _neat(number if error <= left else at)
-        if not size:
+        if not size or (tried >= PATIENCE and error > start / 2):
             return None
         before, at, left = now, number, error
         number += float(((wanted - now) * slope).sum()) / size
+        if positive and number <= 0:
+            number = at / 2
         if not np.isfinite(number) or abs(number) > FARTHEST:
             return None
         if number == at:
@@ -115,6 +164,8 @@ def _solution(
 
 def _neat(number: float) -> float:
     """The shortest number so near that rounding may explain the rest."""
+    if abs(number) < NOTHING:
+        return 0.0
     for digits in (1, 2, 3, 4):
         short = float(f"{number:.{digits}g}")
         if abs(short - number) <= 2e-6 * abs(number):
@@ -122,40 +173,42 @@ def _neat(number: float) -> float:
     return number
 
 
-def _by_a_setting(
-    group: Sequence[Met], family: _Family, others: Sequence[Wrong], number: float, count: Count
+def _by_size(
+    group: Sequence[Met], family: _Family, others: Sequence[Wrong], count: Count
 ) -> Iterator[Altered]:
-    """A factor that differs from case to case, where the power of a setting explains it in each of a few."""
+    """The number solved for in a few answers; what explains it there has to explain it everywhere.
+
+    Each method that the value goes through has other names around it.
+    """
     first = group[0]
-    solved = [(first.wrong, number)]
-    for wrong in others:
-        if len(solved) == FEWEST or count.spent:
+    reads, act = family.forms[0]
+    solved: list[tuple[Wrong, float]] = []
+    for wrong in (first.wrong, *others[:ASKED]):
+        if count.spent or len(solved) == SOLVED:
             break
-
-        def ask(alter: Alter, wrong: Wrong = wrong) -> Array | None:
-            return wrong.all_answers(first.place.build(alter), count).get(wrong.place)
-
-        found = _solution(ask, family, wrong, first.value)
-        if found is None:
-            return
-        solved.append((wrong, found))
-    if len(solved) < FEWEST or np.allclose([n for _, n in solved], number, rtol=1e-3):
+        number = _solution(partial(_answer, first, wrong, count), family, wrong, first.value)
+        if number is not None:
+            solved.append((wrong, number))
+    if len(solved) < FEWEST or np.allclose([n for _, n in solved], solved[0][1], rtol=1e-3):
         return
-    settings = [settings_of(wrong.trace.steps, wrong.step) for wrong, _ in solved]
-    for name in sorted(set.intersection(*(set(s) for s in settings))):
-        values = [s[name] for s in settings]
-        if not all(isinstance(v, int | float) and not isinstance(v, bool) and v > 0 for v in values):
-            continue
-        for power, text in POWERS.items():
-            if np.allclose([n for _, n in solved], np.array(values, float) ** power, rtol=1e-3):
-                for met in group:
-                    after = f"{text.format(name)} * {met.place.text}"
-                    build = partial(met.place.build, _scaled_by(name, power))
-                    yield Altered(met.place.place, met.place.text, after, build)
+    for met in {met.place.place: met for met in reversed(group)}.values():
+        around = [_scope(met, wrong, count) for wrong, _ in solved]
+        known = [(scope, number) for scope, (_, number) in zip(around, solved) if scope]
+        for text, alter in explanations(known, lambda value, number: act(value, number, {}), reads):
+            yield _altered(met, text.format(met.place.text), alter)
 
 
-def _scaled_by(name: str, power: float) -> Alter:
-    def alter(value: Any, scope: Mapping[str, Any]) -> Any:
-        return times(value, float(getattr(scope["self"].config, name)) ** power)
+def _answer(met: Met, wrong: Wrong, count: Count, alter: Alter) -> Array | None:
+    return wrong.all_answers(met.place.build(alter), count).get(wrong.place)
 
-    return alter
+
+def _scope(met: Met, wrong: Wrong, count: Count) -> Scope:
+    """The names around the value where it is first computed for another answer."""
+    around: list[Scope] = []
+
+    def noting(value: Any, scope: Scope) -> Any:
+        around.append(dict(scope))
+        return value
+
+    _answer(met, wrong, count, noting)
+    return around[0] if around else {}

@@ -18,7 +18,7 @@ import numpy as np
 from attest.diagnosis.longhand import mean, power
 from attest.diagnosis.mask_rules import RULES, Rule, with_id, without_id
 from attest.reference import ops
-from attest.reference.tape import Array, Var, constant, leaf, node
+from attest.reference.tape import Array, Var, leaf, node
 
 SOME = 8  # ids that may be treated apart
 Scope = Mapping[str, Any]  # the names around the value
@@ -51,8 +51,10 @@ def transforms_of(value: Any, scope: Scope) -> Iterator[Transform]:
     """Those of the kind of the value."""
     kind = kind_of(value)
     if kind == "tensor":
-        yield from _POINTWISE
-        yield from (t for t in _ALONG if t.axis < np.ndim(_plain(value)))
+        yield from POINTWISE
+        yield from _ROUNDED
+        yield from _dealt(value, scope)
+        yield from (t for t in _ALONG if t.axis < len(shape_of(value)))
     elif kind == "number":
         yield from _INTEGERS if isinstance(value, int | np.integer) else _NUMBERS
     elif kind == "mask":
@@ -66,8 +68,8 @@ def disturbed(value: Any) -> Any:
     """Another value of the same kind, by which to see what depends on it."""
     kind = kind_of(value)
     if kind == "tensor":
-        noise = np.random.default_rng(0).normal(size=np.shape(_plain(value)))
-        return _on_var(lambda x: ops.add(ops.scale(x, 1 + 0.3 * noise), 0.1 * noise), value)
+        noise = np.random.default_rng(0).normal(size=shape_of(value))
+        return on_var(lambda x: ops.add(ops.scale(x, 1 + 0.3 * noise), 0.1 * noise), value)
     if kind == "number":
         return value + 1 if isinstance(value, int | np.integer) else value * 1.3 + 0.07
     if kind == "mask":
@@ -87,16 +89,23 @@ def plus(value: Any, number: float) -> Any:
     return ops.add(value, number) if isinstance(value, Var) else value + number
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """The numbers of a value that may be on the tape."""
     return value.value if isinstance(value, Var) else value
 
 
-def _on_var(function: Callable[[Var], Var], value: Any) -> Any:
+def shape_of(value: Any) -> tuple[int, ...]:
+    """The shape of an array, on the tape or not."""
+    return np.shape(plain(value))
+
+
+def on_var(function: Callable[[Var], Var], value: Any) -> Any:
+    """A function of the tape, of an array as well."""
     return function(value) if isinstance(value, Var) else function(leaf(value)).value
 
 
 def _tensor(reads: str, function: Callable[[Var], Var]) -> Transform:
-    return Transform(reads, lambda value, scope: _on_var(function, value))
+    return Transform(reads, lambda value, scope: on_var(function, value))
 
 
 def _pointwise(reads: str, value: Callable[[Array], Array], slope: Callable[[Array], Array]) -> Transform:
@@ -109,7 +118,8 @@ def _logistic(x: Array) -> Array:
     return found
 
 
-_POINTWISE = (
+POINTWISE = (
+    _pointwise("-{}", np.negative, lambda x: -np.ones_like(x)),
     _pointwise("the square of {}", lambda x: x * x, lambda x: 2 * x),
     _pointwise("the absolute value of {}", np.abs, np.sign),
     _pointwise("{}, negative numbers as 0", lambda x: np.maximum(x, 0), lambda x: 1.0 * (x > 0)),
@@ -137,6 +147,65 @@ _POINTWISE = (
 )
 
 
+def _multiple(n: int, x: Array) -> Array:
+    return np.round(x * n) / n
+
+
+def _in_bits(bits: int, x: Array) -> Array:
+    """With so many bits, the leading one among them."""
+    fraction, exponent = np.frexp(x)
+    found: Array = np.ldexp(np.round(fraction * 2.0**bits) / 2.0**bits, exponent)
+    return found
+
+
+def _rounding(reads: str, function: Callable[[Array], Array]) -> Transform:
+    """Gradients pass as if nothing was rounded."""
+    return _pointwise(reads, function, np.ones_like)
+
+
+_ROUNDED = (
+    *(
+        _rounding(f"{{}} in multiples of 1/{n}", partial(_multiple, n))
+        for n in (2, 4, 8, 10, 16, 64, 100, 256)
+    ),
+    *(_rounding(f"{{}} in {bits} bits", partial(_in_bits, bits)) for bits in (3, 4, 8, 11)),
+)
+
+
+def _dealt(value: Any, scope: Scope) -> Iterator[Transform]:
+    """Features dealt out to the heads in turn, in place of one block for each; and collected so."""
+    config = getattr(scope.get("self"), "config", None)
+    shape = shape_of(value)
+    if config is None or len(shape) not in (3, 4):
+        return
+    for back in (False, True):
+        how = "collected from" if back else "dealt out to"
+        if len(shape) == 4:
+            yield _tensor(f"{{}} with features {how} the heads in turn", partial(_dealt_split, back))
+            continue
+        for heads in sorted({2, config.num_heads, config.kv_heads}):
+            if 1 < heads < shape[-1] and not shape[-1] % heads:
+                order = _turns(shape[-1], heads, back)
+                reads = f"{{}} with features {how} {heads} in turn"
+                yield _tensor(reads, partial(_reordered, order))
+
+
+def _turns(width: int, heads: int, back: bool) -> Array:
+    order = np.arange(width).reshape((heads, -1) if back else (-1, heads))
+    return order.T.reshape(-1)
+
+
+def _reordered(order: Array, x: Var) -> Var:
+    return _ordered(x, order)
+
+
+def _dealt_split(back: bool, x: Var) -> Var:
+    """(B, H, T, d)."""
+    B, H, T, d = x.shape
+    merged = ops.reshape(ops.swap(x, 1, 2), (B, T, H * d))
+    return ops.swap(ops.reshape(_ordered(merged, _turns(H * d, H, back)), (B, T, H, d)), 1, 2)
+
+
 @dataclass(frozen=True)
 class _Along(Transform):
     """A function along one axis, counted from the last one."""
@@ -152,7 +221,7 @@ def _along(reads: str, function: Callable[[Var], Var]) -> Iterator[_Along]:
 
 
 def _without_scope(function: Callable[[Var], Var], value: Any, scope: Scope) -> Any:
-    return _on_var(function, value)
+    return on_var(function, value)
 
 
 def _moved(function: Callable[[Var], Var], axis: int, x: Var) -> Var:
@@ -199,37 +268,6 @@ _ALONG = (
 )
 
 
-def with_others(value: Any, scope: Scope) -> Iterator[Transform]:
-    """A tensor together with another one of the method, or that one in its place."""
-    if kind_of(value) != "tensor":
-        return
-    for name, other in scope.items():
-        if kind_of(other) != "tensor" or other is value or not _fit(value, other):
-            continue
-        yield Transform(f"{{}} + {name}", partial(_both, ops.add, name))
-        yield Transform(f"{{}} * {name}", partial(_both, ops.mul, name))
-        if np.shape(_plain(value)) == np.shape(_plain(other)):
-            yield Transform(f"{{}} - {name}", partial(_both, ops.sub, name))
-            yield Transform(name, partial(_instead, name))
-
-
-def _instead(name: str, value: Any, scope: Scope) -> Any:
-    return scope[name]
-
-
-def _fit(value: Any, other: Any) -> bool:
-    shape, another = np.shape(_plain(value)), np.shape(_plain(other))
-    try:
-        return bool(np.broadcast_shapes(shape, another) == shape)
-    except ValueError:
-        return False
-
-
-def _both(function: Callable[[Any, Any], Var], name: str, value: Any, scope: Scope) -> Any:
-    made = function(constant(value), constant(scope[name]))
-    return made if isinstance(value, Var) else made.value
-
-
 def _number(reads: str, function: Callable[[Any], Any]) -> Transform:
     return Transform(reads, lambda value, scope: function(value))
 
@@ -255,12 +293,16 @@ _INTEGERS = (
     _number("{}, at least 1", lambda n: max(n, 1)),
     _number("{}, at most 0", lambda n: min(n, 0)),
     _number("{}, at most 1", lambda n: min(n, 1)),
+    _number("{} rounded down to an even number", lambda n: n - n % 2),
+    _number("{} % 2", lambda n: n % 2),
     _number("the square of {}", lambda n: n * n),
     _number("the root of {}", lambda n: n**0.5),
 )
 _IDS = (
     _number("{} + 1", lambda x: x + 1),
     _number("{} - 1", lambda x: x - 1),
+    _number("{} + 2", lambda x: x + 2),
+    _number("{} - 2", lambda x: x - 2),
     _number("{}, at least 0", lambda x: np.maximum(x, 0)),
     _number("{}, at least 1", lambda x: np.maximum(x, 1)),
     _number("2 * {}", lambda x: 2 * x),

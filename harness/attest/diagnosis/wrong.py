@@ -14,7 +14,7 @@ from attest.diagnosis.hooks import Alter, Hooked
 from attest.diagnosis.recording import Answer, Step, answers
 from attest.diagnosis.traces import Count, Trace, told
 
-ENOUGH = 400  # numbers in an answer: more of them only take longer
+ENOUGH = 48  # numbers in an answer: more of them only take longer
 
 
 @dataclass(frozen=True)
@@ -62,9 +62,12 @@ class Wrong:
 
 
 def wrong_answers(telling: Sequence[Trace]) -> list[Wrong]:
-    """Of each case its first wrong answer; the shortest case first, of these that of most numbers."""
+    """Of each case its first wrong answer; the shortest case first, then the smallest that has enough."""
     found = [wrong for trace in telling if (wrong := _first(trace)) is not None]
-    return sorted(found, key=lambda wrong: (len(wrong.trace.steps), -min(wrong.right.size, ENOUGH)))
+    return sorted(
+        found,
+        key=lambda wrong: (len(wrong.trace.steps), -min(wrong.right.size, ENOUGH), wrong.right.size),
+    )
 
 
 def _first(trace: Trace) -> Wrong | None:

@@ -22,6 +22,8 @@ from attest.reference.oracle import bounded_gradients, expected, random_paramete
 
 REGIMES = ("unit", "init", "saturated", "tiny", "large", "offset")
 SCALE = {"unit": 1.0, "init": 1.0, "saturated": 1.0, "tiny": 1e-3, "large": 30.0, "offset": 1.0}
+# Not drawn: numbers beyond the range of float16, which streams of deep models reach and only a norm reads.
+SCALE["beyond_half"] = 1e6
 OFFSET = 20.0
 
 _kinds: dict[str, type[Case]] = {}
@@ -95,7 +97,7 @@ class Case:
     def draw(self, rng: np.random.Generator, *shape: int, regime: str | None = None) -> Array:
         """Values of the regime's scale in the boundary's dtype."""
         regime = self.regime if regime is None else regime
-        values = rng.standard_normal(shape) * SCALE[regime]
+        values = rng.standard_normal(shape) * self.in_range(SCALE[regime])
         return (values + OFFSET if regime == "offset" else values).astype(float_dtype(self.dtype))
 
     def in_range(self, value: float) -> float:
@@ -180,6 +182,28 @@ class OperationCase(Case):
     def with_rows(self, rows: int) -> Self:
         """This case with so many rows in a batch."""
         return self.but(B=rows).settled() if "B" in self.lengths else self
+
+    def with_heads(self, heads: int) -> Self:
+        """This case with so many heads, and as wide as they ask for where the width is drawn apart."""
+        own = {f.name for f in fields(self)}
+        meanings = {**{name: name for name in self.lengths}, **self.stands_for, **self.settings}
+        counted = [n for n, meaning in meanings.items() if n in own and meaning in ("H", "num_heads")]
+        if not counted:
+            return self
+        wide = [n for n, meaning in self.settings.items() if n in own and meaning == "d_model"]
+        return self.but(**dict.fromkeys(counted, heads), **dict.fromkeys(wide, 4 * heads)).settled()
+
+    def beyond_half(self) -> Self:
+        """This case with inputs beyond the range of float16, where a norm reads them before anything else."""
+        reads = self.record.reads
+        if "x" not in self.record.takes or "norm_eps" not in reads:
+            return self
+        if "num_heads" not in reads:
+            return self.but(regime="beyond_half")
+        if "norm" not in reads or (not self.pick and self.config.norm != "pre"):
+            return self
+        wants = ",".join(word for word in (self.wants, "norm:pre" if self.pick else "") if word)
+        return self.but(regime="beyond_half", wants=wants)
 
     @property
     def is_large(self) -> bool:

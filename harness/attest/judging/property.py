@@ -265,7 +265,7 @@ def _explore(property: Property, impl: JudgedImplementation, profile: str, seed:
 
 
 def _settings(property: Property, profile: str) -> Any:
-    from hypothesis import HealthCheck, Phase, settings
+    from hypothesis import HealthCheck, Phase, Verbosity, settings
 
     return settings(
         max_examples=property.examples(profile),
@@ -275,6 +275,7 @@ def _settings(property: Property, profile: str) -> Any:
         report_multiple_bugs=False,
         print_blob=False,
         suppress_health_check=list(HealthCheck),
+        verbosity=Verbosity.quiet,  # else it prints the steps of a state machine that takes another course
         stateful_step_count=max(1, property.steps),
     )
 
@@ -331,7 +332,8 @@ def parse_drawn(line: str) -> dict[str, Any]:
     """Read a line of `print_drawn`; ValueError where it cannot be."""
     from attest.judging.cases import parse_value
 
-    parts = re.findall(r"(\w+)=(\w+\[[^\]]*\]|\S+)", line)
+    # A value ends where the next name begins: words such as `zero queries` have blanks in them.
+    parts = re.findall(r"(\w+)=(\w+\[[^\]]*\]|\S.*?)(?=\s+\w+=|\s*$)", line)
     if not parts:
         raise ValueError(f"case={line!r} has no name=value; paste the whole line of the report")
     return {name: parse_value(text) for name, text in parts}

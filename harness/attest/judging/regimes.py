@@ -36,8 +36,13 @@ SIZES: Mapping[
     "max_len": POSITIONS,
 }
 
-# Rows of a batch in one further case, its other sizes as drawn: beyond groups of 8, 16 and 32.
+# Of two enlarged cases the second is judged in float64, where a step in single precision shows.
+DTYPES = ("", "float64")  # "": as drawn
+
+# Rows of a batch in one further case, its other sizes as drawn: beyond groups of 8, 16 and 32. And heads in
+# another one, beyond groups of 8 and 16.
 ROWS = 33
+HEADS = 20
 
 # Keys that are hidden at the beginning of a row. Block kernels fail where a whole leading block is hidden.
 RUNS = (1, 2, 4, 8, 16, 32, 64, 128)
@@ -52,9 +57,10 @@ def large_sizes(stands_for: Mapping[str, str], width: int, *, attends: bool) -> 
     return {field: sizes[meaning] for field, meaning in stands_for.items() if meaning in sizes}
 
 
-def enlarged(drawn: Mapping[str, Any], width: int) -> dict[str, Any]:
+def enlarged(drawn: Mapping[str, Any], width: int, dtype: str = "") -> dict[str, Any]:
     """What was drawn, with every case at its large sizes."""
-    return {name: x.enlarged(width) if hasattr(x, "enlarged") else x for name, x in drawn.items()}
+    own = {"dtype": dtype} if dtype else {}
+    return {name: x.enlarged(width).but(**own) if hasattr(x, "enlarged") else x for name, x in drawn.items()}
 
 
 def crowded(drawn: Mapping[str, Any]) -> dict[str, Any]:
@@ -62,18 +68,29 @@ def crowded(drawn: Mapping[str, Any]) -> dict[str, Any]:
     return {name: x.with_rows(ROWS) if hasattr(x, "with_rows") else x for name, x in drawn.items()}
 
 
+def many_headed(drawn: Mapping[str, Any]) -> dict[str, Any]:
+    """What was drawn, with every case at many heads."""
+    return {name: x.with_heads(HEADS) if hasattr(x, "with_heads") else x for name, x in drawn.items()}
+
+
+def beyond_half(drawn: Mapping[str, Any]) -> dict[str, Any]:
+    """What was drawn, with every stream before a norm beyond the range of float16."""
+    return {name: x.beyond_half() if hasattr(x, "beyond_half") else x for name, x in drawn.items()}
+
+
 def large_examples(drawn: list[dict[str, Any]], count: int) -> list[dict[str, Any]]:
     """Enlarged examples, up to `count` for each operation: of its first and of its first that hides keys.
 
-    Beside two of them, two further ones have many rows. None where nothing of them can be enlarged.
+    Beside two of them, two further ones have many rows, one has many heads and one large numbers. None where
+    nothing of them can be enlarged.
     """
     operations: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for example in drawn:
         operations.setdefault(_operations(example), []).append(example)
     made = [
-        (example, enlarged(example, width))
+        (example, enlarged(example, width, dtype))
         for examples in operations.values()
-        for example, width in zip(_varied(examples)[:count], WIDTHS)
+        for example, width, dtype in zip(_varied(examples)[:count], WIDTHS, DTYPES)
     ]
     if count > 1:
         # Two of them, because a mask may be shared by the rows.
@@ -81,6 +98,8 @@ def large_examples(drawn: list[dict[str, Any]], count: int) -> list[dict[str, An
             example for examples in operations.values() for example in (_hiding(examples) or examples)[-2:]
         ]
         made += [(example, crowded(example)) for example in last]
+        made += [(examples[-1], many_headed(examples[-1])) for examples in operations.values()]
+        made += [(e, beyond_half(e)) for examples in operations.values() for e in _altered(examples)[-1:]]
     return [large for example, large in made if large != example]
 
 
@@ -96,6 +115,11 @@ def _varied(examples: list[dict[str, Any]]) -> list[dict[str, Any]]:
         if example not in chosen:
             chosen.append(example)
     return chosen
+
+
+def _altered(examples: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Those whose numbers can be made large."""
+    return [example for example in examples if beyond_half(example) != example]
 
 
 def _hiding(examples: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -53,7 +53,7 @@ class Edited:
         return "high" if self.cases >= FEW else "low"
 
 
-Relation = Literal["factor", "factors", "offset", "zero", "input", "order"]
+Relation = Literal["factor", "factors", "offset", "zero", "input", "order", "precision"]
 
 
 @dataclass(frozen=True)

@@ -43,14 +43,14 @@ def milestone_verdict(records: Iterable[Record]) -> str:
 def with_blocks(spec: Spec, records: Sequence[Record]) -> list[Record]:
     """The records of one implementation, each with the failing criteria it stands on."""
     broken = {r.criterion for r in records if r.verdict in BROKEN}
-    below = _below(spec)
+    below = everything_below(spec)
     return [
         r.but(blocked_by=tuple(sorted(below.get(r.criterion, set()) & broken, key=criterion_order)))
         for r in records
     ]
 
 
-def _below(spec: Spec) -> Mapping[str, set[str]]:
+def everything_below(spec: Spec) -> Mapping[str, set[str]]:
     """Everything each criterion stands on, near and far."""
     direct = {id: criterion.stands_on for id, criterion in spec.by_id.items()}
     reach: dict[str, set[str]] = {}

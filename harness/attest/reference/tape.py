@@ -101,12 +101,15 @@ def rounding(rng: np.random.Generator, size: float) -> Iterator[None]:
         _roundings = None
 
 
-def rounded(x: Array) -> Array:
-    """x as an operation remembers it for its backward pass; off by a rounding inside `rounding`."""
+def rounded(x: Array, at: Array | None = None) -> Array:
+    """x as an operation remembers it for its backward pass; off by a rounding inside `rounding`.
+
+    The rounding is one of x itself, or of numbers as large as `at`.
+    """
     if _roundings is None:
         return x
     rng, size = _roundings
-    return x * (1 + size * rng.standard_normal(x.shape))
+    return x + size * rng.standard_normal(x.shape) * (x if at is None else at)
 
 
 def leaf(value: Any, *, eps: float = 0.0, error: float = 0.0, gradient: bool = False) -> Var:

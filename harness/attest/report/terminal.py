@@ -178,13 +178,16 @@ def _urgency(row: CriterionRow) -> str:
 def _advice_on_the_rest(document: Document, plan: Plan) -> str:
     if missing := document["selection"]["missing"]:
         return f"judge what has no verdict yet, from {missing[0]} on: the run was stopped or told to skip it"
+    if not _rows(document):
+        return "nothing was judged: no criterion that was asked for is in this shard; merge all shards"
+    for m in document["milestones"]:
+        lacking = [r for r in m["criteria"] if r["verdict"] == NOT_OFFERED and r["level"] == "must"]
+        if lacking and (m["verdict"] != NOT_OFFERED or plan.asked):
+            id, reason = lacking[0]["id"], lacking[0]["reason"]
+            return f"offer what {id} needs" + (f": {reason}" if reason else f"; see `attest explain {id}`")
     partial = next((m for m in document["milestones"] if m["not_selected"]), None)
     if partial:
         return f"what was selected passes; judge the rest of {partial['id']} with --milestone {partial['id']}"
-    for m in document["milestones"]:
-        lacking = [r["id"] for r in m["criteria"] if r["verdict"] == NOT_OFFERED and r["level"] == "must"]
-        if lacking and (m["verdict"] != NOT_OFFERED or plan.asked):
-            return f"offer what {lacking[0]} needs; see `attest explain {lacking[0]}`"
     later = [m["id"] for m in document["milestones"] if m["verdict"] in NOT_ASKED]
     if later and len(later) == len(document["milestones"]):
         return f"nothing is offered yet; start with {later[0]}, see `attest explain {later[0]}`"

@@ -58,7 +58,10 @@ def measured_text(measured: Measured) -> Iterator[str]:
             others = f"{condition.right_under_it} answers under it are right, and all {without} others"
         yield f"wrong only {_when(condition.test)}: {_counted(condition.wrong, 'wrong answer')}, {others}"
     for relation in measured.relations:
-        yield f"{_place(relation.what)} is {_relation(relation)} in {_each(relation.answers)}"
+        if relation.relation == "precision":
+            yield f"{relation.answers} answers in {relation.what} are as exact as {relation.value} would be"
+        else:
+            yield f"{_place(relation.what)} is {_relation(relation)} in {_each(relation.answers)}"
     if spread is not None:
         wrong, right = (_listed(names) for names in (spread.wrong, spread.right))
         yield f"wrong is {wrong}, while {right} is right in {_each(spread.answers)}"

@@ -11,6 +11,8 @@ from attest.outcomes import Timeout
 from attest.records.failure import Failure, Replay, Reproduction
 from attest.records.plan import Plan, Target
 from attest.records.record import FAIL, Record
+from attest.records.verdicts import everything_below
+from attest.spec import load_spec
 
 KNOWN = "the failure is declared; the case above is its witness"
 NOTHING = "the run was told to write nothing"
@@ -28,6 +30,10 @@ def described(record: Record, properties: Sequence[Property], target: Target) ->
     return _with(record, required=required, replay=replay, reproduction=Reproduction(reason=why))
 
 
+# By implementation, the criteria that failed in this process: what stands on them is diagnosed briefly.
+_failed: dict[str, set[str]] = {}
+
+
 def completed(
     record: Record, properties: Sequence[Property], impl: JudgedImplementation, target: Target, plan: Plan
 ) -> Record:
@@ -35,7 +41,9 @@ def completed(
     if record.verdict != FAIL:
         return record
     property = _property(record, properties)
-    record = _diagnosed(record, property, impl)
+    thorough = not _stands_on_a_failure(record)
+    _failed.setdefault(record.implementation, set()).add(record.criterion)
+    record = _diagnosed(record, property, impl, thorough)
     return _with(record, reproduction=_reproduction(record, property, impl, target, plan))
 
 
@@ -57,12 +65,18 @@ def _replay(failure: Failure, record: Record, property: Property, target: Target
     )
 
 
-def _diagnosed(record: Record, property: Property, impl: JudgedImplementation) -> Record:
+def _stands_on_a_failure(record: Record) -> bool:
+    """Whether something else is to be fixed first, as far as this process has seen."""
+    below = everything_below(load_spec()).get(record.criterion, set())
+    return bool(below & _failed.get(record.implementation, set()))
+
+
+def _diagnosed(record: Record, property: Property, impl: JudgedImplementation, thorough: bool) -> Record:
     assert record.failure is not None
     try:
         from attest.diagnosis.likeness import diagnose
 
-        found = diagnose(property, impl, record.failure.case, seed=record.seed)
+        found = diagnose(property, impl, record.failure.case, seed=record.seed, thorough=thorough)
         return _with(
             record,
             likenesses=found.notable,

@@ -21,6 +21,7 @@ from attest.running.processes import MARK, end_supervised
 from attest.sealed.outside import ended_by
 from attest.spec import Criterion, Spec
 
+STARTS = 2
 START_SECONDS = 120.0  # to import numpy, Hypothesis and the criteria on a machine that has other things to do
 LOOK_SECONDS = 0.5  # between two looks at whether the run was stopped
 MOST_BYTES = 2**26  # of one answer
@@ -47,11 +48,8 @@ class Isolation:
     def judge(self, criterion: Criterion) -> Record:
         """The record of a criterion; an error where the process ends or has to be ended."""
         blank = blank_record(criterion, self.target, self.plan, self.spec)
-        try:
-            self._start()
-        except Ended as error:
-            self.close()
-            return blank.but(reason=f"the process that judges did not start: it {error}", internal=True)
+        if fault := self._start_again():
+            return blank.but(reason=f"the process that judges did not start: it {fault}", internal=True)
         try:
             record = self._asked(criterion)
             self._printed.settle()
@@ -71,6 +69,20 @@ class Isolation:
         for descriptor in (self._questions, self._answers):
             os.close(descriptor)
         end_supervised(process)
+
+    def _start_again(self) -> str:
+        """Why it did not start, tried twice: nothing of the implementation is in it yet, and a machine short
+        of memory kills what has just begun."""
+        fault = ""
+        for _ in range(STARTS):
+            try:
+                self._start()
+            except Ended as error:
+                self.close()
+                fault = str(error)
+            else:
+                return ""
+        return fault
 
     def _start(self) -> None:
         if self._process is not None:

@@ -61,7 +61,7 @@ def judge(
         text_hash=criterion.text_hash,
         policy=impl.policy.sentence(),
         claims=impl.claims.sentence(),
-        packages=versions_of(getattr(impl.implementation, "packages", ())),
+        packages=versions_of(impl.packages),
         features=tuple(f for f in criterion.features if f in impl.claims.features),
         widened=max([impl.factor(n) for n in criterion.needs if n in OPERATIONS], default=1.0),
     )

@@ -145,11 +145,12 @@ def _follow(events: Iterator[Event], mode: Mode) -> Event | None:
 
 
 def _wait(process: subprocess.Popen[bytes], closing: Event | None) -> int:
-    """The exit code; that of the closing event where pytest then does not end."""
+    """The exit code; that of the closing event where pytest then does not end, 3 where a signal ended it."""
     if closing is None:
         return process.wait()
     try:
-        return process.wait(CLOSING_SECONDS)
+        code = process.wait(CLOSING_SECONDS)
+        return code if code >= 0 else _HARNESS
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

@@ -91,7 +91,9 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, Any, Any]:
 @pytest.hookimpl(optionalhook=True, tryfirst=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     """`-n auto` on CUDA: one worker for each GPU."""
-    if not config.option.attest_impl or config.option.attest_device != "cuda":
+    option = config.option
+    asked = [text.partition(",device=")[2].partition(",")[0] for text in option.attest_impl]
+    if "cuda" not in [device or option.attest_device for device in asked]:
         return None
     from attest.machine import visible_gpus
 

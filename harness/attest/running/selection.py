@@ -21,7 +21,16 @@ from attest.judging.property import load_properties, parse_case, parse_drawn
 from attest.machine import cuda_available
 from attest.outcomes import NotOffered
 from attest.records.plan import Target, bring
-from attest.registry import NAME_RULE, Request, UsageError, parse_request, printable, registered, sentence
+from attest.registry import (
+    NAME_RULE,
+    RUN_OPTIONS,
+    Request,
+    UsageError,
+    parse_request,
+    printable,
+    registered,
+    sentence,
+)
 from attest.running.processes import end_supervised
 from attest.running.sealing import check_room
 from attest.spec import Criterion, Spec
@@ -237,7 +246,7 @@ def _stem(request: Request) -> str:
 
 
 def _label(name: str, options: tuple[tuple[str, str], ...], dtype: str | None) -> str:
-    parts = [name, *([dtype] if dtype else []), *(v for k, v in options if k not in ("dtype", "device"))]
+    parts = [name, *([dtype] if dtype else []), *(v for k, v in options if k not in RUN_OPTIONS)]
     label = "-".join(parts)
     if not NAME_RULE.fullmatch(label):
         raise UsageError(

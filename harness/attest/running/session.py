@@ -56,6 +56,7 @@ class Conformance:
         self._exits: dict[str, str] = {}
         self._deaths = 0
         self._workers: list[Any] = []
+        self._gpus: dict[int, str] = {}  # of the workers that live, by their node
         self._events: IO[str] | None = None
         self._fingerprint = "" if worker else self._fingerprint_now()
 
@@ -66,6 +67,9 @@ class Conformance:
         try:
             plan, spec = planned(option)
             conformance = cls(plan, spec, worker=False)
+            config.add_cleanup(
+                stop_on_signals()
+            )  # put back last: a second signal shall not hinder letting go
             config.add_cleanup(conformance.let_go)
             if plan.reports and not option.collectonly:
                 conformance._hold(resume=option.attest_resume)
@@ -73,7 +77,6 @@ class Conformance:
             raise pytest.UsageError(str(error)) from None
         for refusal in plan.refused:
             print(f"ERROR: {refusal}", file=sys.stderr)
-        config.add_cleanup(stop_on_signals())
         conformance._begin_events(option.attest_events)
         return conformance
 
@@ -134,11 +137,15 @@ class Conformance:
         """Send the plan to a worker."""
         node.workerinput["attest"] = self.plan_of_run.to_json()
         if any(target.device == "cuda" for target in self.plan_of_run.targets):
-            gpus = visible_gpus()
-            node.workerinput["attest_gpu"] = gpus[len(self._workers) % len(gpus)] if gpus else ""
+            node.workerinput["attest_gpu"] = self._gpus[id(node)] = self._free_gpu()
         if not self._workers:
             keep_awake(self._worker_processes)
         self._workers.append(node)
+
+    def _free_gpu(self) -> str:
+        """The one with the fewest workers: what replaces a worker that died takes its place."""
+        taken = list(self._gpus.values())
+        return min(visible_gpus(), key=taken.count, default="")
 
     def _worker_processes(self) -> Iterator[subprocess.Popen[bytes]]:
         for node in self._workers:
@@ -197,6 +204,7 @@ class Conformance:
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: object) -> None:
         """Note how a worker ended, as far as xdist lets one know; give up where each new one dies too."""
+        self._gpus.pop(id(node), None)
         with suppress(Exception):
             self._exits[str(node.gateway)] = ended_by(node.gateway._io.popen.wait(timeout=5))
         if error is None:

@@ -36,11 +36,13 @@ _MISSING = object()
 PYTHONS_OWN = frozenset({"last_type"})  # of sys: set by Python and by pytest whenever something failed
 _before: dict[str, dict[str, Any]] = {}
 _methods_before: dict[type, dict[str, Any]] = {}
+_threads_before: set[int] = set()
 
 
 def remember() -> None:
-    """What functions, classes and methods are, before an implementation is loaded. Does nothing again."""
+    """What is there before an implementation is loaded: functions, classes, methods, threads. Once."""
     if not _before:
+        _threads_before.update(sys._current_frames())
         for name, module in list(sys.modules.items()):
             if name.partition(".")[0] in WATCHED:
                 _before[name] = _callables(vars(module))
@@ -130,9 +132,10 @@ def _is_foreign(code: CodeType) -> bool:
 
 
 def _foreign_thread() -> bool:
-    this = threading.get_ident()
+    """Whether a thread that began since `remember` runs foreign code: older ones started the process."""
+    others = _threads_before | {threading.get_ident()}
     for number, frame in sys._current_frames().items():
-        found: FrameType | None = frame if number != this else None
+        found: FrameType | None = frame if number not in others else None
         while found:
             if _is_foreign(found.f_code):
                 return True

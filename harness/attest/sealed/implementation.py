@@ -8,7 +8,8 @@ from typing import Any
 
 from attest.contract import KnownFailure, ShapePolicy
 from attest.declared import misdeclared
-from attest.registry import NAME_RULE, BrokenPlugin, Request, printable
+from attest.outcomes import Ended
+from attest.registry import NAME_RULE, BrokenPlugin, Request, printable, sentence
 from attest.sealed.outside import Channel, Remote, called
 
 
@@ -37,12 +38,17 @@ class SealedImplementation:
 def opened(channel: Channel, request: Request) -> list[SealedImplementation]:
     """Import the plugin in the other process; BrokenPlugin with one sentence where it cannot be used."""
     source = printable(request.target)
-    answer = asked(channel, request)
+    try:
+        answer = asked(channel, request)
+        found = [SealedImplementation(declared, declared["object"]) for declared in answer["found"]]
+    except (BrokenPlugin, Ended):
+        raise
+    except Exception as error:
+        raise BrokenPlugin(f"{source}: reading its declarations raised {sentence(error)}") from None
     if answer["milestones"]:
         raise BringsMilestones(
             f"{source}: it brings milestones, whose checks run in the process that judges; judge it unsealed"
         )
-    found = [SealedImplementation(declared, declared["object"]) for declared in answer["found"]]
     for implementation in found:
         fault = _unusable(implementation)
         if fault:

@@ -6,6 +6,7 @@ holds its copy: what is written into one is then written into the other, as if b
 
 from __future__ import annotations
 
+import builtins
 import hashlib
 import json
 import os
@@ -19,7 +20,7 @@ import numpy as np
 
 from attest.adapters.triton import repair_if_interpreted
 from attest.contract import OPERATIONS, Config, Gradients
-from attest.registry import BrokenPlugin, Request, import_plugin, load, printable
+from attest.registry import BrokenPlugin, Request, class_name, import_plugin, load, printable
 from attest.sealed.process_state import bytecodes_here, flops_here, state_here, stir_here
 from attest.sealed.wire import SHORT, Arena, Bytes, Gone, Pipe, copied, described, rebuilt, stretch
 
@@ -28,7 +29,7 @@ METHODS = (
     "reorder", "rewind", "packed", "accumulate", "fit", "evaluate", "save", "compile_report",
 )  # fmt: skip
 CLAIMS = ("supports", "only", "families", "padding", "backends", "computes", "batch_invariant")
-DECLARED = ("name", "description", "dtypes", "devices", "wider_bounds", "options", *CLAIMS)
+DECLARED = ("name", "description", "dtypes", "devices", "packages", "wider_bounds", "options", *CLAIMS)
 DEEPEST = 12  # levels of lists in lists that are written out
 LONGEST_ERROR = 20_000
 WASTEFUL = 4096  # bytes between the elements of a view beyond which its elements are sent alone
@@ -143,8 +144,8 @@ class Inside:
         number = self._number()
         self.objects[number] = value
         methods = [name for name in METHODS if callable(_attribute(value, name))]
-        kind = type(value)
-        return ["object", number, kind.__module__, kind.__name__, callable(value), methods]
+        module = type.__dict__["__module__"].__get__(type(value))
+        return ["object", number, str(module), class_name(type(value)), callable(value), methods]
 
     def _scalar(self, value: Any) -> list[Any]:
         if value.dtype.kind not in "fiubc":
@@ -339,11 +340,11 @@ def _error(error: BaseException) -> list[Any]:
         text = str(error)[:LONGEST_ERROR]
     except Exception:
         text = None
-    kind = type(error)
-    bases = [base.__name__ for base in kind.__mro__ if base.__module__ == "builtins"]
+    above: tuple[type, ...] = type.__dict__["__mro__"].__get__(type(error))
+    bases = [class_name(base) for base in above if vars(builtins).get(class_name(base)) is base]
     code = error.code if isinstance(error, SystemExit) and isinstance(error.code, int | str) else None
     broken = isinstance(error, BrokenPlugin)
-    return [printable(kind.__name__)[:100], bases, text, code, broken]
+    return [printable(class_name(type(error)))[:100], bases, text, code, broken]
 
 
 def _content(array: Any, raw: Bytes | None) -> Bytes:

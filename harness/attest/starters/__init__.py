@@ -25,7 +25,7 @@ def starter(framework: str, name: str) -> str:
 def family_starter(family: Family, name: str) -> str:
     """The text of a port of this family: a small model that runs, to be replaced by one's own."""
     kept, wanted, lines = _sections(family), True, []
-    for line in _text("family_plugin").splitlines():
+    for line in _text(f"{family.operation}_plugin").splitlines():
         if line.startswith(SECTION):
             wanted = line.strip("#[]") in kept
         elif wanted:

@@ -137,7 +137,7 @@ def draw_positions(study: Study) -> str | None:
                 found = _of(study["rows"], kind, where)
                 panel.plot([place] * len(found), found, ".", color="black", markersize=4)
                 height = max(0.0, *found)
-                panel.annotate(f"{mean:.2g}", (place, height), (0, 3), textcoords="offset points",
+                panel.annotate(f"{mean:.2f}", (place, height), (0, 3), textcoords="offset points",
                                ha="center", fontsize=8)  # fmt: skip
         panel.set_xticks(range(len(kinds)), kinds)
         panel.set_ylabel("nats a label above the source")
@@ -156,7 +156,8 @@ def markdown(study: Study) -> str:
         "",
         f"{study['task'][0].upper()}{study['task'][1:]}; seeds {seeds}. Each cell is the mean over the seeds",
         "of the loss of held-out sequences, in nats a label above what the source itself loses, with the",
-        "least and the most.",
+        "least and the most. The rows of learned positions beyond those of the training are as they were",
+        "drawn.",
         "",
         f"| positions | {LENGTH} symbols | {2 * LENGTH} symbols |",
         "|---|---|---|",

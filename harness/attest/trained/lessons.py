@@ -161,8 +161,14 @@ class Writing:
         return [{"input": self.text.words(a), "output": self.text.words(b)} for a, b in zip(begun, tokens)]
 
     def next_command(self, directory: Path) -> str:
-        prompt = "3 1 4" if isinstance(self.text, Digits) else self.text.words(range(3, 6))
+        prompt = "3 1 4" if isinstance(self.text, Digits) else self.beginning
         return f"attest complete --checkpoint {directory} {prompt!r}"
+
+    @property
+    def beginning(self) -> str:
+        """Some words of the text, on one line."""
+        row = self.text.validation()[self.architecture.written][0]
+        return " ".join(self.text.words(row[1:]).split()[:3])[: BEGUN * 4]
 
 
 @dataclass(frozen=True)
@@ -279,7 +285,7 @@ class Sorting:
         ]
 
     def next_command(self, directory: Path) -> str:
-        example = "the plot was not good but the music was great"
+        example = " ".join(self.task.validation[0][0][:12])
         return f"attest classify --checkpoint {directory} {example!r}"
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from attest.diagnosis.changes import changes
+from attest.registry import UsageError, printable, sentence
 
 
 @dataclass(frozen=True)
@@ -45,8 +46,7 @@ def package_mutations(files: Sequence[Path], root: Path) -> list[Mutation]:
     found: list[Mutation] = []
     seen: Counter[tuple[str, str, str]] = Counter()
     for path in files:
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        for index, change in enumerate(changes(tree)):
+        for index, change in enumerate(changes(_tree(path))):
             before, after = change.texts()
             if before == after:
                 continue
@@ -56,6 +56,15 @@ def package_mutations(files: Sequence[Path], root: Path) -> list[Mutation]:
             line = change.statement.lineno
             found.append(Mutation(name, index, line, change.function, change.kind, before, after, nth))
     return found
+
+
+def _tree(path: Path) -> ast.Module:
+    try:
+        return ast.parse(path.read_text(encoding="utf-8"))
+    except (SyntaxError, ValueError, RecursionError) as error:
+        raise UsageError(
+            f"{printable(path.name)} cannot be read as Python ({sentence(error)}); correct it"
+        ) from None
 
 
 def sample(mutations: Sequence[Mutation], count: int | None, seed: int) -> list[Mutation]:

@@ -39,6 +39,7 @@ class Presented:
     fault: str = ""
     operations: tuple[str, ...] = ()  # it concerns these; empty: all it offers
     milestones: tuple[str, ...] = ()
+    criteria: tuple[str, ...] = ()  # only these are asked; empty: all of its milestones
     looks_like: tuple[str, ...] = ()  # known defects whose name would be right
     near: tuple[str, ...] = ()  # and those whose name would help
     offers: tuple[str, ...] = ()
@@ -138,7 +139,7 @@ def _concerns(who: Presented, asked: Asked, id: str) -> bool:
     if asked.milestones or asked.criteria:
         wanted = id in asked.criteria or criterion.milestone in asked.milestones
     else:
-        wanted = criterion.milestone in milestones
+        wanted = id in who.criteria if who.criteria else criterion.milestone in milestones
     needed = {need for need in criterion.needs if need in OPERATIONS}
     affordable = asked.costly or id not in costly_criteria() or id in asked.criteria
     concerned = not who.operations or bool(needed & set(who.operations))
@@ -234,6 +235,7 @@ def _presented(request: str, implementation: Any) -> Presented:
     known: dict[str, Sequence[str]] = {
         "operations": tuple(OPERATIONS),
         "milestones": [m.id for m in load_spec().milestones],
+        "criteria": tuple(load_spec().by_id),
         "looks_like": tuple(defects()),
         "near": tuple(defects()),
     }

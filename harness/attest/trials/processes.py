@@ -5,6 +5,8 @@ from __future__ import annotations
 import multiprocessing
 import os
 import resource
+import signal
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -65,6 +67,7 @@ def _context() -> Any:
 
 
 def _work(pipe: Connection, function: Callable[[Any], Any], job: Any) -> None:
+    _end_with_the_caller()
     with suppress(ValueError, OSError):  # a lower limit that the machine has set already stays
         resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
     try:
@@ -73,6 +76,18 @@ def _work(pipe: Connection, function: Callable[[Any], Any], job: Any) -> None:
         result = Ended(f"raised {sentence(error)}")
     pipe.send(result)
     pipe.close()
+
+
+def _end_with_the_caller() -> None:
+    """A job has no use when whoever asked for it was killed; the server it is forked from lives on."""
+    caller = multiprocessing.parent_process()
+    assert caller is not None
+
+    def watch() -> None:
+        wait([caller.sentinel])
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _result(pipe: Connection, process: Any) -> Any:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from attest.registry import UsageError
+from attest.registry import UsageError, printable, sentence
 from attest.trials.mutants import CAUGHT, WEAKLY, Outcome
 from attest.trials.mutations import Mutation
 
@@ -52,9 +52,15 @@ def read_annotations(path: Path | None) -> Annotations:
     if path is None:
         return {}
     try:
-        rows = tomllib.loads(path.read_text(encoding="utf-8")).get("survivor", [])
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{path}: not valid TOML ({error}); correct the syntax") from None
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise UsageError(f"{path}: not valid TOML ({sentence(error)}); correct the syntax") from None
+    for name in data:
+        if name != "survivor":
+            raise UsageError(f"{path}: {printable(name)[:40]!r} is unknown; write [[survivor]]")
+    rows = data.get("survivor", [])
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise UsageError(f"{path}: survivor is no list of tables; write [[survivor]]")
     found = [_annotation(path, row) for row in rows]
     return {annotation.key: annotation for annotation in found}
 
@@ -90,6 +96,8 @@ def _annotation(path: Path, row: Mapping[str, Any]) -> Annotation:
             raise UsageError(f"{where}: {key} is not a key of a survivor; remove it")
     if row["is"] not in (EQUIVALENT, LIMIT):
         raise UsageError(f"{where}: is={row['is']!r} is unknown; use {EQUIVALENT} or {LIMIT}")
+    if type(row.get("nth", 1)) is not int:
+        raise UsageError(f"{where}: nth={row['nth']!r} is not a whole number; write for example nth = 2")
     if not row["reason"].strip():
         raise UsageError(f"{where}: reason is empty; say why")
     function, before, after, meaning, reason = (str(row[key]) for key in KEYS)

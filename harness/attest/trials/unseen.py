@@ -13,7 +13,7 @@ The criteria are put to it in the order of what stands on what, so the first mus
 a report names first to fix; that failure is then diagnosed as a report does it. With the map that
 `attest mutate` left of what each criterion executes, the criteria that do not execute the fault are left out.
 With `at=cause` only the criteria under `cause` are put to it, which says nothing of the first to fix;
-`workers=1` judges one fault at a time.
+`workers=1` judges one fault at a time, `last=14` only the last 14 of the file.
 """
 
 from __future__ import annotations
@@ -207,14 +207,20 @@ def _share(count: int, of: Sequence[Any]) -> str:
     return f"{count} of {len(of)} ({count / max(1, len(of)):.0%})"
 
 
+def _number(words: Sequence[str], name: str, default: int) -> int:
+    """The number of `name=3` among the words."""
+    start = f"{name}="
+    return next((int(word.removeprefix(start)) for word in words if word.startswith(start)), default)
+
+
 def main(arguments: Sequence[str]) -> int:
     """Print what is said of each fault as it comes, and the shares."""
     request, path, *rest = arguments
     judged = diagnosed_at_cause if "at=cause" in rest else diagnosed
     reach = next((Path(word) for word in rest if word.endswith(".json")), None)
-    workers = next((int(word.removeprefix("workers=")) for word in rest if word.startswith("workers=")), 2)
+    workers, last = _number(rest, "workers", 2), _number(rest, "last", 0)
     found = []
-    for fault, result in each_apart(judged, read_faults(request, Path(path), reach), workers=workers):
+    for fault, result in each_apart(judged, read_faults(request, Path(path), reach)[-last:], workers=workers):
         found.append(result if isinstance(result, Diagnosed) else Diagnosed(fault))
         print("\n".join(list(lines(found[-1:]))[:2]), file=sys.stderr, flush=True)
     print("\n".join(lines(found)))

@@ -21,6 +21,14 @@ OPTIONS = dict.fromkeys(
     ("num_kv_heads", "head_width", "window", "window_sides", "attention_scale", "qkv_bias"), "any"
 )
 
+# What else would change attention: all that either call leaves as it is.
+LACKING = {
+    "positions": ("sinusoidal", "learned", "none"),
+    "score_cap": (None,),
+    "sinks": (False,),
+    "qk_norm": (False,),
+}
+
 
 class SelfAttention(nn.Module):
     """Linear maps around the fused call, or around flex_attention where the options name it."""
@@ -95,7 +103,13 @@ def backend(config: Config) -> str:
 
 
 def check(config: Config) -> None:
-    """torch would divide and reshape whatever comes."""
+    """torch would divide and reshape whatever comes, and pass over what it does not have."""
+    for name, values in LACKING.items():
+        if getattr(config, name) not in values:
+            had = ", ".join(map(repr, values))
+            raise NotImplementedError(f"{name}={getattr(config, name)!r} is not offered; give {had}")
+    if config.window_sides not in ("before", "both"):
+        raise ValueError(f"window_sides={config.window_sides!r} is unknown; choose before or both")
     for name in ("num_heads", "kv_heads", "d_head", "window"):
         value = getattr(config, name)
         whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1

@@ -22,6 +22,19 @@ def leave_out_unless_offered(impl: JudgedImplementation, operation: str) -> None
         raise NotClaimed(f"{operation} is not offered")
 
 
+def expect_the_same_in_training(impl: JudgedImplementation, case: SelfAttentionCase) -> None:
+    """In train mode, where no dropout is configured, the output is that of the formula."""
+    component = case.loaded(impl)
+    if not hasattr(component.component, "train"):
+        raise NotClaimed(f"{case.operation} has no train mode")
+    component.train(case.seed)
+    try:
+        seen = component(**case.inputs)["output"]
+    finally:
+        component.eval()
+    expect_close(seen, case.output, "output in train mode without dropout", factor=component.widening)
+
+
 def slopes_of(heads: int) -> Array:
     """(H): the slopes by recursion, as the paper's code makes them; the reference has closed forms.
 

@@ -6,11 +6,13 @@ import math
 
 import numpy as np
 
+from attest.contract import float_dtype
 from attest.judging.catalogue import variant
 from attest.reference import ops
 from attest.reference.decoding.cache import Kept
 from attest.reference.decoding.text_cache import KeysAndValues, TextCache
 from attest.reference.models.decoder_only import DecoderOnly
+from attest.reference.parts.attention import Attention
 from attest.reference.parts.heads import MultiHead
 from attest.reference.parts.positions import Learned
 from attest.reference.parts.relative_positions import Alibi, Relative, Rotary
@@ -189,6 +191,20 @@ class alibi_as_slope_times_key(Alibi):
         """Whether every key that may be seen stands at its query or before it."""
         keys = where.keys(T, S)
         return bool((np.diff(keys, axis=1) >= 0).all())
+
+
+@variant("M7")
+class scores_rounded_beside_slope_times_key(Attention):
+    """The same bias, and the scores with it are rounded to the dtype: at the size of slope times key."""
+
+    def biased(self, scores: Var, where: Where) -> Var:
+        total, positions = super().biased(scores, where), self.parts.positions
+        if not isinstance(positions, Alibi) or not where.causal or self.config.sinks or scores.ndim < 4:
+            return total
+        queries = where.queries(scores.shape[-2])[:, None, :, None]
+        lost = positions.slopes(self.config.num_heads)[:, None, None] * queries
+        added = total.value + lost
+        return ops.add(total, added.astype(float_dtype(self.config.dtype)) - added)
 
 
 @variant("M7")

@@ -17,7 +17,7 @@ from attest.reference.parts.part import Inputs, Outputs, Part, formula, function
 from attest.reference.parts.positions import Learned, Positions, Sinusoids
 from attest.reference.parts.where import Where
 from attest.reference.scope import Scope
-from attest.reference.tape import Array, Var, rounded
+from attest.reference.tape import Array, Var, rounded, tracks_error
 from attest.reference.validation import rotated_width
 
 if TYPE_CHECKING:
@@ -148,8 +148,19 @@ class Alibi(Positions):
         if where.place == "cross":
             return None
         distances = self.distances(where.queries(T), where.keys(T, S))
-        value = -self.slopes(self.config.num_heads)[:, None, None, None] * distances
-        return Var(value)
+        slopes = self.slopes(self.config.num_heads)[:, None, None, None]
+        eps, reach = tracks_error(*p.values.values()), slopes * self.reach(where, T, S)
+        return Var(rounded(-slopes * distances, reach), (eps * reach) ** 2 if eps else None, eps)
+
+    def reach(self, where: Where, T: int, S: int) -> Array:
+        """(B, 1, S): how large a number the distance may be rounded as.
+
+        Where it is causal, slope times the key's position is as good a bias (spec/conventions.md), and is
+        rounded at its own size. Measured: in float32, with positions up to 2000, such a model was off by 4.0
+        times the bound that the distances alone give.
+        """
+        keys = np.abs(where.keys(T, S))[:, None, :].astype(np.float64)
+        return keys if where.causal else np.zeros_like(keys)
 
 
 class Relative(Positions):

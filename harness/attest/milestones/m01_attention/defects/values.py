@@ -73,7 +73,7 @@ class further_leading_axes_lost(ReferenceComponent):
         return seen
 
 
-@defect("M1.3")
+@defect("M1.3", "M2.15", "M8.19")
 class attention_dropout_not_inverted(Dropout):
     """Kept attention weights are not divided by 1 - p."""
 

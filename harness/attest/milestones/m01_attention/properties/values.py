@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from hypothesis import strategies as st
 
 from attest.boundary import JudgedImplementation
-from attest.checks.arrays import expect, expect_close
-from attest.evidence import current, note_case
+from attest.checks.arrays import expect_close
 from attest.judging.property import given, verifies
 from attest.milestones.m01_attention.cases.attention import AttentionCase, attention_cases
-from attest.outcomes import Expected, NotOffered
+from attest.milestones.m01_attention.checks import RATE, expect_mean_of_evaluation
+from attest.outcomes import Expected
 
 PARTICULAR = ("zero queries", "zero keys", "zero values", "values beyond 65504", "equal keys")
-# The standard error of the mean over 400 seeds is a twentieth of one draw's: a factor of 1 - p = 0.5 shows.
-SEEDS = 400
-# Standard errors of the mean over the seeds. A t variable of 399 degrees of freedom lies beyond with a
-# probability below 2e-9: that is how often a correct implementation is refused.
-LIMIT = 6.2
 # Below the smallest normal numbers (1.2e-38 and 2.2e-308), which hardware may be told to flush to zero.
 DENORMAL = {"float32": 1e-40, "float64": 1e-310}
 
@@ -67,25 +60,5 @@ def denormal_values_come_through(impl: JudgedImplementation, case: AttentionCase
 def dropped_attention_has_the_mean_of_evaluation(impl: JudgedImplementation) -> None:
     """Over 400 seeds the mean is that of eval, because kept weights are divided by 1 - p."""
     case = AttentionCase(B=1, T=1, S=8, d_k=4, d_v=1, dtype=impl.dtypes[0]).fitted(impl)
-    note_case(f"{case} p=0.4, 400 seeds", "train")
     ones = case.with_inputs(q=np.zeros_like(case.inputs["q"]), v=np.ones_like(case.inputs["v"]))
-    try:
-        component = impl.build(case.operation, case.config if case.fixed else case.config.but(dropout=0.4))
-        component.train(0)
-    except NotOffered:
-        return
-    seen = []
-    for seed in range(SEEDS):
-        component.train(seed)
-        seen.append(float(component(**ones)["output"].flat[0]))
-    component.eval()
-    expect_mean_of_one(np.array(seen), 2 * float(case.expected_for(ones)["output"].bound.max()))
-
-
-def expect_mean_of_one(seen: np.ndarray, bound: float) -> None:
-    """Within LIMIT standard errors, or within the bound where nothing varies."""
-    mean, error = float(seen.mean()), float(seen.std(ddof=1)) / math.sqrt(len(seen))
-    allowed = LIMIT * error + bound
-    current().saw(abs(mean - 1) / allowed)
-    sentence = f"the mean over {len(seen)} seeds of what all-ones values give in training is {mean:.4g}"
-    expect(abs(mean - 1) <= allowed, f"{sentence}, should be 1 within {allowed:.2g}")
+    expect_mean_of_evaluation(impl, case, case.config if case.fixed else case.config.but(dropout=RATE), ones)

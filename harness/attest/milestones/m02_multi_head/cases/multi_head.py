@@ -134,6 +134,13 @@ class MultiHeadCase(OperationCase):
         maps |= {f"{n}.bias": np.zeros_like(one[0]) for n in ("query", "key", "value") if self.bias}
         return {**self.parameters, **maps}
 
+    def constant_values(self) -> dict[str, Array]:
+        """Parameters whose scores are zero and whose values, for inputs of ones, are one."""
+        made = {name: np.zeros_like(x) for name, x in self.parameters.items()}
+        made["value.weight"][:, 0] = 1.0  # a bias is not everybody's
+        made["output.weight"] = np.eye(*made["output.weight"].shape, dtype=made["output.weight"].dtype)
+        return made
+
     def without_head(self, i: int, parameters: dict[str, Array]) -> dict[str, Array]:
         """The same weights with the values of one head made zero."""
         changed = {n: x.copy() for n, x in parameters.items() if n.startswith("value.")}

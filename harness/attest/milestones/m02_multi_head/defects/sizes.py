@@ -47,3 +47,12 @@ class features_beyond_64_not_projected(MultiHead):
     def combine(self, concatenated: Var, p: Scope) -> Var:
         kept = np.arange(concatenated.shape[-1]) < 64
         return super().combine(ops.scale(concatenated, kept.astype(np.float64)), p)
+
+
+@defect("M2.2")
+class heads_beyond_eight_exchanged(MultiHead):
+    """Of more than eight heads, those behind the eighth are split and merged in reverse."""
+
+    def split(self, x: Var, heads: int) -> Var:
+        order = [*range(heads)[:8], *reversed(range(heads)[8:])]
+        return ops.index(super().split(x, heads), (slice(None), order))

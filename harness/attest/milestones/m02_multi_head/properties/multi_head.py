@@ -24,7 +24,11 @@ from attest.evidence import note_case
 from attest.judging.laws import FORMULA, GRADIENTS, law_holds
 from attest.judging.property import given, verifies
 from attest.milestones.m01_attention.cases.attention import LONG
-from attest.milestones.m01_attention.checks import expect_weights_before_dropout
+from attest.milestones.m01_attention.checks import (
+    RATE,
+    expect_mean_of_evaluation,
+    expect_weights_before_dropout,
+)
 from attest.milestones.m02_multi_head.cases.multi_head import (
     OPERATION,
     MultiHeadCase,
@@ -252,3 +256,12 @@ def blind_rows_do_not_spoil_gradients(impl: JudgedImplementation, case: MultiHea
     inputs, _ = case.blinded()
     seen = component.gradients(inputs, case.cotangents())
     expect_gradients(seen, case.gradients_for(inputs), factor=component.widening)
+
+
+@verifies("M2.15")
+def dropped_weights_keep_their_mean(impl: JudgedImplementation) -> None:
+    """Over 400 seeds the mean of the output is that of eval, because kept weights are divided by 1 - p."""
+    case = MultiHeadCase(B=2, H=2, T=3, S=5, d=2, dtype=impl.dtypes[0]).fitted(impl)
+    ones = {name: np.ones_like(x) for name, x in case.inputs.items()}
+    config = case.config if case.fixed else case.config.but(dropout=RATE)
+    expect_mean_of_evaluation(impl, case, config, ones, case.constant_values())

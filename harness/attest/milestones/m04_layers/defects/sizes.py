@@ -12,10 +12,12 @@ import numpy as np
 from attest.judging.catalogue import defect
 from attest.reference import ops
 from attest.reference.parts.layers import Layers
-from attest.reference.parts.norms import LayerNorm
+from attest.reference.parts.norms import LayerNorm, Sublayer
 from attest.reference.parts.where import Where
 from attest.reference.scope import Scope
-from attest.reference.tape import Var
+from attest.reference.tape import Var, node
+
+HALF = 65504.0  # the largest float16
 
 
 @defect("M4.9")
@@ -74,3 +76,29 @@ class first_source_never_padding(Layers):
         if where.mask is not None:
             where = where.but(mask=np.asarray(where.mask) | (np.arange(memory.shape[1]) == 0))
         return super().cross_attention(x, memory, p, where)
+
+
+@defect("M4.9")
+class wide_rows_normed_in_single_precision(LayerNorm):
+    """Beyond 64 features a float64 input is rounded to float32 before its mean is taken."""
+
+    def __call__(self, x: Var, p: Scope) -> Var:
+        rounded = x.value.astype(np.float32).astype(x.value.dtype)
+        narrow = node(rounded, (x,), lambda g: (g,)) if x.shape[-1] > 64 else x
+        return super().__call__(narrow, p)
+
+
+@defect("M4.2", "M9.4")
+class layers_clamped_to_half_precision(Layers):
+    """What a layer puts out is cut at the largest float16, 65504."""
+
+    def encoder_layer(self, x: Var, p: Scope, where: Where) -> Var:
+        return _clamped(super().encoder_layer(x, p, where))
+
+    def causal_block(self, x: Var, attend: Sublayer, p: Scope) -> Var:
+        return _clamped(super().causal_block(x, attend, p))
+
+
+def _clamped(x: Var) -> Var:
+    inside = np.abs(x.value) <= HALF
+    return node(np.clip(x.value, -HALF, HALF), (x,), lambda g: (g * inside,))

@@ -35,8 +35,8 @@ GAINS = (0.1, 0.4, 1.0, 2.5)
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingCase(ArchitectureCase):
-    """`clip`: one (norm 1.0, with a gain of the last layers that puts gradients on both sides of it) or
-    middle (a limit between the norms of the batches).
+    """`clip`: one (norm 1.0, with a gain of the last layers that puts gradients on both sides of it), middle
+    (a limit between the norms of the batches) or low (a tenth of it: parts of a batch are above it too).
     """
 
     kind: ClassVar[str] = "training"
@@ -164,7 +164,8 @@ class TrainingCase(ArchitectureCase):
         if self.clip == "one":
             return self.plain
         middle = _middle([self._norm(self.parameters, batch) for batch in self.batches[:6]])
-        return self.plain.but(clip_norm=float(f"{middle:.3g}"))
+        limit = middle / 10 if self.clip == "low" else middle
+        return self.plain.but(clip_norm=float(f"{limit:.3g}"))
 
     @cached_property
     def parameters(self) -> dict[str, Array]:

@@ -49,6 +49,17 @@ class accumulation_pads_with_zero(ReferenceTrainer):
         return super().accumulate([joined])
 
 
+@defect("M5.3b")
+class accumulation_clips_each_part(ReferenceTrainer):
+    """The gradient of each of several batches is clipped, and then their sum."""
+
+    def weighted_sum(self, weights: list[float], found: list[dict[str, Array]]) -> dict[str, Array]:
+        if len(found) == 1:
+            return super().weighted_sum(weights, found)
+        shares = [{name: w * g for name, g in part.items()} for w, part in zip(weights, found)]
+        return super().weighted_sum([1.0] * len(found), [self.parts.clipping.clip(part) for part in shares])
+
+
 @defect("M5.6")
 class gradients_kept_every_eighth_step(ReferenceTrainer):
     """Before every eighth step the gradients are not set to zero."""

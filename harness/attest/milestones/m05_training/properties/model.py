@@ -173,9 +173,10 @@ def expect_model_is_its_parameters(trainer: JudgedTrainer, case: TrainingCase) -
 def first_loss_is_near_ln_v(impl: JudgedImplementation, architecture: Architecture) -> None:
     """The loss of an untrained model is near ln V."""
     for seed, norm in enumerate(("post", "pre")):
-        note_case(f"V=1000 d_model=64 norm={norm}, 16 random pairs of length 12", norm)
         case = UntrainedCase(norm=norm, seed=seed, dtype=impl.dtypes[0], architecture=architecture)
         case = case.fitted(impl)
+        norm = case.config.norm  # a family may have one alone
+        note_case(f"V=1000 d_model=64 norm={norm}, 16 random rows of length 12", norm)
         logits = impl.build(architecture.operation, case.config)(**case.inputs)["logits"]
         expect_shape(logits, (16, 12, 1000), "logits")
         loss = mean_loss(logits, np.roll(case.inputs[architecture.written], -1, 1))

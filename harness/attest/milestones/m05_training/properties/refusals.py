@@ -9,7 +9,7 @@ from itertools import product
 from typing import Any
 
 from attest.boundary import JudgedImplementation
-from attest.checks.arrays import expect, expect_refused
+from attest.checks.arrays import expect, expect_refused, said_by
 from attest.contract import ENCODER_DECODER, OPERATIONS, Architecture, Config, Form, readers
 from attest.contract.config import OPTIONS, RULES, Holds, Rule
 from attest.evidence import note_case
@@ -119,7 +119,7 @@ def senseless_configurations_are_refused(impl: JudgedImplementation, architectur
 def vanishes(error: Exception) -> bool:
     """Whether an assert statement raised it: `raise AssertionError` compiles to other instructions."""
     trace = error.__traceback__
-    if not isinstance(error, AssertionError) or trace is None:
+    if not issubclass(type(error), AssertionError) or trace is None:
         return False
     while trace.tb_next is not None:
         trace = trace.tb_next
@@ -144,8 +144,8 @@ def refusals_name_the_field(impl: JudgedImplementation, architecture: Architectu
     for operation, name, value in senseless(impl, architecture):
         note_case(f"{name}={value!r}", name)
         error = refusal(impl, operation, name, value)
-        right = isinstance(error, ValueError) or (isinstance(error, TypeError) and not _is_number(value))
-        kind, message = type(error).__name__, str(error)
+        right = issubclass(type(error), ValueError if _is_number(value) else (ValueError, TypeError))
+        kind, message = said_by(error, f"{name}={value!r}")
         expect(right, f"{name}={value!r} raised {kind}, should be a ValueError")
         for word in (name, str(value) or repr(value)):
             expect(word in message, f"{name}={value!r} raised {kind}({message!r}), which should name {word}")

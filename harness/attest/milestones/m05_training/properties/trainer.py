@@ -19,7 +19,7 @@ from attest.checks.training import (
     expect_within,
     whole_parameters,
 )
-from attest.contract import Architecture
+from attest.contract import OPERATIONS, Architecture
 from attest.contract.parameters import token_tables
 from attest.evidence import note_case
 from attest.judging.named import ONCE, named
@@ -29,6 +29,7 @@ from attest.milestones.m05_training.cases.training import LONG_RUN, TrainingCase
 from attest.outcomes import NotOffered
 
 TRIES = 8
+PARALLEL = "parallel:true"
 
 
 def trainer_of(impl: JudgedImplementation, case: TrainingCase) -> JudgedTrainer:
@@ -99,7 +100,7 @@ def padding_teaches_nothing(impl: JudgedImplementation, case: TrainingCase) -> N
 
 
 @verifies("M5.3b", effort=0.2)
-@given(case=training_cases(steps=5, smoothing=(0.1,)))
+@given(case=training_cases(steps=5, smoothing=(0.1,), clips=("one", "middle", "low")))
 def accumulated_batches_equal_one_large_batch(impl: JudgedImplementation, case: TrainingCase) -> None:
     """An update from batches of unequal sizes equals the one from all of them joined, clipped once."""
     trainer, shadow = trainer_of(impl, case), case.shadow()
@@ -196,9 +197,22 @@ def training_drops_out_in_every_sublayer(impl: JudgedImplementation, architectur
     which is 2e-9.
     """
     fields: dict[str, Any] = {"H": 4, "d_k": 4, "dropout": 0.5, "clip": "one", "dtype": impl.dtypes[0]}
-    case = fixed_case(impl, architecture, steps=1, **fields)
-    if case.fixed:
+    plain = fixed_case(impl, architecture, steps=1, **fields)
+    if plain.fixed:
         return  # batches of one row are not offered there, and every config costs a build
+    for case in (plain, *parallel(plain, impl)):
+        expect_dropped_everywhere(impl, case)
+
+
+def parallel(case: TrainingCase, impl: JudgedImplementation) -> list[TrainingCase]:
+    """The case with layers whose sublayers stand side by side, where that is claimed."""
+    record = OPERATIONS[case.architecture.operation]
+    other = case.but(norm="pre", options=PARALLEL)
+    return [other] if "parallel" in record.reads and not other.unclaimed(impl) else []
+
+
+def expect_dropped_everywhere(impl: JudgedImplementation, case: TrainingCase) -> None:
+    """Some first step leaves part of each array alone."""
     quiet: set[str] = set(noisy_arrays(case))
     for seed in range(TRIES):
         note_case(f"{case} seed={seed}, one position per stream", "dropout")

@@ -171,7 +171,9 @@ class CacheRun:
         return True
 
     def reorder(self, index: int, rows: list[int]) -> None:
-        """Rows repeat, drop and grow; the tokens follow."""
+        """Rows repeat, drop and grow; the tokens follow. Nothing happens where no state is reordered."""
+        if not self.model.reorders:
+            return
         session = self.sessions[index]
         rows = [*rows, *rows[-1:] * (self.case.least - len(rows))]
         chosen = np.array([row % len(session.tokens) for row in rows], np.int64)

@@ -65,7 +65,11 @@ def a_step_of_any_layout_is_read(impl: JudgedImplementation, case: CacheCase, la
         return guarded(f"{model.operation}.{method}", partial(getattr(model.component, method), *changed))
 
     _, state = call("step", call("start", prompt), tokens[:, :2])
-    seen, _ = call("step", call("reorder", state, rows), tokens[rows, 2:])
+    if model.reorders:
+        state = call("reorder", state, rows)
+    else:
+        rows = np.arange(case.B)
+    seen, _ = call("step", state, tokens[rows, 2:])
     inputs = architecture.reading(case.prompt[rows], tokens[rows])
     wanted = expected(architecture.operation, case.config, case.parameters, inputs)["logits"]
     late = Expected(wanted.value[:, 2:], wanted.bound[:, 2:])

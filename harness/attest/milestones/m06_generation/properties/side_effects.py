@@ -70,8 +70,9 @@ def steps_leave_no_trace(impl: JudgedImplementation, case: CacheCase) -> None:
     state = started(model, case, 0, kept)
     for turn, count in enumerate((2, 1, 1, 2)):
         state = stepped(model, state, case.tokens(turn, case.B, count), kept)
-    rows = hold("the rows given to reorder", np.arange(case.B)[::-1].copy(), kept)
-    state = guarded(f"{model.operation}.reorder", lambda: model.component.reorder(state, rows))
+    if model.reorders:
+        rows = hold("the rows given to reorder", np.arange(case.B)[::-1].copy(), kept)
+        state = guarded(f"{model.operation}.reorder", lambda: model.component.reorder(state, rows))
     stepped(model, state, case.tokens(4, case.B, 1), kept)
     stepped(model, started(model, case, 1, kept), case.tokens(5, case.B, 2), kept)
     for what, array, copy in kept:

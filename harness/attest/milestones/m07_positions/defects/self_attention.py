@@ -38,6 +38,14 @@ class positions_missing_in_attention(MultiHead):
 
 
 @defect("M7.12")
+class bias_missing_in_training(MultiHead):
+    """The path of train mode has no place for a bias on the scores."""
+
+    def bias(self, p: Scope, where: Where, T: int, S: int) -> Var | None:
+        return super().bias(p, where, T, S) if self.noise is None else None
+
+
+@defect("M7.12")
 class none_is_turned(Positions):
     """Without positions queries and keys are turned all the same."""
 

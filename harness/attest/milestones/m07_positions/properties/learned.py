@@ -12,14 +12,14 @@ from attest.milestones.m07_positions.cases.learned import LearnedCase, learned_c
 from attest.milestones.m07_positions.checks import leave_out_unless_offered
 
 
-@verifies("M7.1")
+@verifies("M7.1", large=2)
 @given(case=learned_cases())
 def row_p_is_added_at_position_p(impl: JudgedImplementation, case: LearnedCase) -> None:
     """In every row of the batch position p gets row p of the table, and nothing else."""
     FORMULA.check(impl, case)
 
 
-@verifies("M7.1")
+@verifies("M7.1", large=1)
 @given(case=learned_cases())
 def a_position_learns_from_every_row_of_the_batch(impl: JudgedImplementation, case: LearnedCase) -> None:
     """The gradient of a row of the table is the sum over the batch; rows that were not read have none."""

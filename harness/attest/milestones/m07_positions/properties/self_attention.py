@@ -10,7 +10,7 @@ from attest.checks.arrays import expect, expect_close, expect_shape
 from attest.judging.laws import FORMULA, law_holds
 from attest.judging.property import given, verifies
 from attest.milestones.m07_positions.cases.self_attention import SelfAttentionCase, self_attention_cases
-from attest.milestones.m07_positions.checks import expect_alibi, most_moved
+from attest.milestones.m07_positions.checks import expect_alibi, expect_the_same_in_training, most_moved
 from attest.outcomes import Expected, NotClaimed
 
 SHIFTS = (1, 300, 9_999, 100_000)  # float32 angles are judged up to 300
@@ -107,6 +107,13 @@ def weights_fall_with_the_distance(impl: JudgedImplementation, case: SelfAttenti
     if weights is None:
         raise NotClaimed("self_attention does not return its weights")
     expect_alibi(weights, case)
+
+
+@verifies("M7.12", effort=0.3)
+@given(case=self_attention_cases(min_length=2))
+def positions_are_the_same_in_training(impl: JudgedImplementation, case: SelfAttentionCase) -> None:
+    """A path that is taken in train mode alone has the same positions."""
+    expect_the_same_in_training(impl, case)
 
 
 @verifies("M7.12")

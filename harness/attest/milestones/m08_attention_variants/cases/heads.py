@@ -83,6 +83,13 @@ class HeadsCase(IfOffered, SelfAttentionCase):
                 made[name] = np.repeat(heads, times, axis=0).reshape(-1, *made[name].shape[1:])
         return made
 
+    def constant_values(self) -> dict[str, Array]:
+        """Parameters whose scores and sinks are zero and whose values, for an x of ones, are one."""
+        made = {name: np.zeros_like(x) for name, x in self.parameters.items()}
+        made["value.weight"][:, 0] = 1.0  # a bias is not everybody's
+        made["output.weight"][:] = 1.0 / made["output.weight"].shape[1]
+        return made
+
     def watching(self, head: int) -> dict[str, Array]:
         """Parameters with which the output is what one head brings back."""
         made = dict(self.parameters)

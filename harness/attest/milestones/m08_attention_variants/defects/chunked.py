@@ -51,6 +51,20 @@ class max_of_first_chunk(Chunked):
         return Running(read.top, broken, read.mixed)
 
 
+@defect("M8.7")
+class maximum_begins_at_zero(Chunked):
+    """The highest score so far begins at 0, so that exponentials of scores far below it are zero."""
+
+    def start(self, q: Var, v: Var) -> Running:
+        begun = super().start(q, v)
+        return Running(np.zeros_like(begun.top), begun.total, begun.mixed)
+
+    def read(self, held: Running, scores: Var, v: Var, allowed: Array | None) -> Running:
+        read = super().read(held, scores, v, allowed)
+        tiny = float(np.finfo(np.float64 if self.config.dtype == "float64" else np.float32).tiny)
+        return Running(read.top, ops.where(read.total.value >= tiny, read.total, 0.0), read.mixed)
+
+
 @defect("M8.7", "M8.8")
 class last_partial_chunk_dropped(Chunked):
     """Only whole blocks are read: S // chunk of them."""

@@ -13,6 +13,7 @@ from attest.judging.catalogue import defect
 from attest.reference import ops
 from attest.reference.component import ReferenceComponent
 from attest.reference.parts.attention import Attention
+from attest.reference.parts.dropout import Dropout
 from attest.reference.parts.heads import MultiHead
 from attest.reference.parts.where import Where
 from attest.reference.scope import Scope
@@ -35,6 +36,16 @@ class tiled_not_repeated(_Shared):
 
     def chosen(self, head: int) -> int:
         return head % self.config.kv_heads
+
+
+@defect("M8.1")
+class tiled_in_training(MultiHead):
+    """The path of train mode tiles the key heads: query head h reads key head h modulo G."""
+
+    def shared(self, x: Var) -> Var:
+        if self.noise is None:
+            return super().shared(x)
+        return ops.index(x, (slice(None), np.arange(self.config.num_heads) % self.config.kv_heads))
 
 
 @defect("M8.1")
@@ -184,6 +195,14 @@ class cap_ignored(Attention):
 
 
 @defect("M8.15")
+class cap_ignored_in_training(Attention):
+    """The path of train mode has no cap."""
+
+    def capped(self, scores: Var) -> Var:
+        return super().capped(scores) if self.noise is None else scores
+
+
+@defect("M8.15")
 class cap_by_clipping(Attention):
     """Scores beyond the cap are cut off, those below stay as they are."""
 
@@ -230,3 +249,15 @@ class key_heads_rounded(ReferenceComponent):
             self.config = self.config.but(num_kv_heads=fits)
             self.parts = self.parts.but(num_kv_heads=fits)
         super().check_heads()
+
+
+@defect("M8.19")
+class dropped_weights_of_groups_not_raised(Dropout):
+    """Where query heads share key heads, kept attention weights are not divided by 1 - p."""
+
+    def __call__(self, x: Var, place: str) -> Var:
+        dropped = super().__call__(x, place)
+        shared = self.config.kv_heads < self.config.num_heads
+        if place == "attention" and shared and self.noise is not None:
+            return ops.scale(dropped, 1.0 - self.config.dropout)
+        return dropped

@@ -14,7 +14,6 @@ from attest.contract import Config
 from attest.judging.catalogue import defect
 from attest.reference import ops
 from attest.reference.assembly import Parts
-from attest.reference.component import ReferenceComponent
 from attest.reference.implementation import ReferenceImplementation
 from attest.reference.models.decoder_only import DecoderOnly
 from attest.reference.models.language_model import ReferenceLanguageModel
@@ -137,6 +136,15 @@ class detection_off_with_cache(DecoderOnly):
 
 
 @defect("M8.12")
+class documents_apart_in_eval_alone(DecoderOnly):
+    """In train mode the documents of a row see each other."""
+
+    def packed_mask(self, ids: Array, documents: Array) -> Array:
+        same, shown = super().packed_mask(ids, documents), (documents >= 0)[:, None, :]
+        return same if self.noise is None else np.broadcast_to(shown, same.shape).copy()
+
+
+@defect("M8.12")
 class documents_of_the_first_row(DecoderOnly):
     """Every row is cut as the first one is."""
 
@@ -251,13 +259,20 @@ class claims_invariance(ReferenceImplementation):
 
 
 @defect("M8.17")
-class documents_cut_to_fit(ReferenceComponent):
+class documents_cut_to_fit(ReferenceLanguageModel):
     """Documents beyond the end of a row are cut."""
 
-    def accept(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    def accept_packed(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         given = dict(inputs)
-        if "lengths" in given and "ids" in given:
-            T, lengths = np.shape(given["ids"])[1], np.maximum(np.asarray(given["lengths"]), 0)
-            before = np.cumsum(lengths, axis=1) - lengths
-            given["lengths"] = np.clip(lengths, 0, np.maximum(T - before, 0))
-        return super().accept(given)
+        T, lengths = np.shape(given["ids"])[1], np.maximum(np.asarray(given["lengths"]), 0)
+        before = np.cumsum(lengths, axis=1) - lengths
+        given["lengths"] = np.clip(lengths, 0, np.maximum(T - before, 0))
+        return super().accept_packed(given)
+
+
+@defect("M8.12")
+class documents_in_four_bits(DecoderOnly):
+    """Documents of a row are numbered in four bits: the first and the seventeenth see each other."""
+
+    def packed_mask(self, ids: Array, documents: Array) -> Array:
+        return super().packed_mask(ids, np.where(documents < 0, documents, documents % 16))

@@ -24,6 +24,18 @@ class sinks_ignored(Attention):
 
 
 @defect("M8.15a")
+class sinks_ignored_in_training(Attention):
+    """The path of train mode has no sinks."""
+
+    def beside_sinks(self, scores: Var, sinks: Var, allowed: Array | None) -> Var:
+        return (
+            super().beside_sinks(scores, sinks, allowed)
+            if self.noise is None
+            else ops.softmax(scores, allowed)
+        )
+
+
+@defect("M8.15a")
 class sinks_are_zero(Attention):
     """Every head has a sink of 0, as a softmax with one added to its sum has."""
 

@@ -48,6 +48,14 @@ class window_ignored(Masks):
 
 
 @defect("M8.4")
+class window_ignored_in_training(Masks):
+    """The path of train mode sees every position before."""
+
+    def near(self, distance: Array) -> Array:
+        return super().near(distance) if self.noise is None else np.asarray(distance >= 0)
+
+
+@defect("M8.4")
 class window_symmetric(Masks):
     """The window opens to both sides unless the call is causal."""
 

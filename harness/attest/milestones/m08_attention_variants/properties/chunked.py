@@ -43,6 +43,15 @@ def every_size_of_a_block(impl: JudgedImplementation, case: ChunkedCase) -> None
 
 
 @verifies("M8.7", effort=0.3)
+@given(case=chunked_cases(masks=("none", "pairs", "keys")), depth=st.sampled_from((1e4, 1000.0, 200.0)))
+def scores_may_all_be_low(impl: JudgedImplementation, case: ChunkedCase, depth: float) -> None:
+    """Far below zero they are as good as any: only the highest of them is subtracted."""
+    inputs = case.with_scores_below(case.in_range(depth))
+    component, wanted = case.loaded(impl), case.expected_for(inputs)
+    expect_close(component(**inputs)["output"], wanted["output"], "output", factor=component.widening)
+
+
+@verifies("M8.7", effort=0.3)
 @given(case=chunked_cases(masks=("pairs", "late"), causal=False), way=st.sampled_from(BLIND))
 def a_query_without_keys_gets_zeros(impl: JudgedImplementation, case: ChunkedCase, way: str) -> None:
     """Its output is zero and its log_sum_exp minus infinity; the others are as the formula says."""

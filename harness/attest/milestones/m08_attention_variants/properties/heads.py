@@ -11,7 +11,9 @@ from attest.contract.parameters import shapes
 from attest.evidence import note_case
 from attest.judging.cases import seeds
 from attest.judging.laws import FORMULA, GRADIENTS, SIDE_EFFECTS_IN_TRAINING
+from attest.judging.named import ONCE, named
 from attest.judging.property import given, verifies
+from attest.milestones.m01_attention.checks import RATE, expect_mean_of_evaluation
 from attest.milestones.m07_positions.checks import expect_steps, leave_out_unless_offered
 from attest.milestones.m08_attention_variants.cases.heads import HeadsCase, called, heads_cases
 from attest.milestones.m09_models_of_today.cases.language_models import (
@@ -234,3 +236,12 @@ def loaded_key_heads_come_back(impl: JudgedImplementation, case: HeadsCase) -> N
     component = case.loaded(impl)
     for name, value in component.parameters().items():
         expect_same_bits(value, case.parameters[name], name)
+
+
+@verifies("M8.19", effort=ONCE)
+@given(case=named(HeadsCase(B=2, H=4, T=5, pick=1), HeadsCase(B=2, H=4, T=5, pick=1, wants="num_kv_heads:2")))
+def dropped_weights_keep_their_mean(impl: JudgedImplementation, case: HeadsCase) -> None:
+    """Over 400 seeds the mean of the output is that of eval, because kept weights are divided by 1 - p."""
+    ones = case.with_inputs(x=np.ones_like(case.inputs["x"]))
+    config = case.config if case.fixed else case.config.but(dropout=RATE)
+    expect_mean_of_evaluation(impl, case, config, ones, case.constant_values())

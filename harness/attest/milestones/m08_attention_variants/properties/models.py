@@ -62,7 +62,8 @@ def expect_script(impl: JudgedImplementation, case: WindowCase) -> None:
             logits, state = component.step(state, new)
             expect_last(component, case, ids, logits, f"the logits of step {turn}")
         elif word[0] == "r":
-            ids, state = ids[::-1], component.reorder(state, np.arange(case.B)[::-1].copy())
+            if component.reorders:
+                ids, state = ids[::-1], component.reorder(state, np.arange(case.B)[::-1].copy())
         elif hasattr(component.component, "rewind") and count < ids.shape[1]:
             ids, state = ids[:, : ids.shape[1] - count], component.rewind(state, count)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -29,7 +30,7 @@ def a_packed_document_equals_the_document_alone(impl: JudgedImplementation, case
         expect_close(seen[row : row + 1, place], wanted, what, factor=2 * component.widening)
 
 
-@verifies("M8.12")
+@verifies("M8.12", large=1)
 @given(case=packed_cases())
 def packed_logits_and_loss_equal_their_formula(impl: JudgedImplementation, case: PackedCase) -> None:
     """The loss is the mean over the tokens that follow another of their document; 0 where none does."""
@@ -97,14 +98,33 @@ def packed_documents_have_their_window(impl: JudgedImplementation, case: PackedC
 @given(case=packed_cases())
 def a_neighbour_document_is_inert(impl: JudgedImplementation, case: PackedCase) -> None:
     """With the tokens of the first document exchanged, those of the others give the same bits."""
+    component = case.loaded(impl)
+    expect_apart(case, lambda ids: component.method("packed", ids=ids, lengths=case.lengths_of)["logits"])
+
+
+@verifies("M8.12", effort=0.3)
+@given(case=packed_cases())
+def a_neighbour_document_is_inert_in_training(impl: JudgedImplementation, case: PackedCase) -> None:
+    """In train mode, with the same seed, documents do not see each other either."""
+    component = case.loaded(impl)
+
+    def said(ids: Array) -> Array:
+        component.train(case.seed)
+        return component.method("packed", ids=ids, lengths=case.lengths_of)["logits"]
+
+    try:
+        expect_apart(case, said)
+    finally:
+        component.eval()
+
+
+def expect_apart(case: PackedCase, said: Callable[[Array], Array]) -> None:
+    """The logits of the documents behind the first keep their bits when its tokens change."""
     if len(case.documents) < 2 or case.documents[1][0] != 0:
         return
-    component, first = case.loaded(impl), case.documents[0][1]
-    ids = case.ids.copy()
+    first, ids = case.documents[0][1], case.ids.copy()
     ids[0, first] = case.another(ids[0, first])
-    before, after = (
-        component.method("packed", ids=given, lengths=case.lengths_of)["logits"] for given in (case.ids, ids)
-    )
+    before, after = said(case.ids), said(ids)
     rest = slice(first.stop, int(case.lengths_of[0].sum()))
     expect_same_bits(after[0, rest], before[0, rest], "logits of the documents behind the first")
 

@@ -125,6 +125,12 @@ class LanguageModelCase(ModelCase):
         return component
 
 
+# Beyond tables of 512, 1000 and 1024 rows, in a model that is as small as can be.
+LONG_TEXT = LanguageModelCase(
+    T=1100, D=4, H=1, d_ff=4, V=5, room=1200, pick=1, wants="positions:learned", seed=1
+)
+
+
 @st.composite
 def language_model_cases(
     draw: st.DrawFn,

@@ -15,6 +15,8 @@ from attest.contract import Array
 from attest.judging.cases import OperationCase
 from attest.judging.regimes import LENGTH
 
+WHISPER = 1e-3  # its square is as large as the eps that libraries have where nothing is said
+
 
 @dataclass(frozen=True, kw_only=True)
 class ModelCase(OperationCase):
@@ -42,6 +44,16 @@ class ModelCase(OperationCase):
     def real(self) -> Array:
         """(B, T): where a token is no padding."""
         raise NotImplementedError
+
+    def whispering(self) -> dict[str, Array]:
+        """The parameters with what norms read made small: tables, what sublayers add, gains behind a sum."""
+        quiet: tuple[str, ...] = ("embedding", ".output.", ".outer.", "head.dense.bias")
+        if self.config.norm == "post":
+            quiet = (*quiet, ".norm0.", ".norm1.")
+        return {
+            name: (x * WHISPER).astype(x.dtype) if any(part in name for part in quiet) else x
+            for name, x in self.parameters.items()
+        }
 
     def specified(self, seen: Array, other: Array) -> Array:
         """What the model says under padding is open."""

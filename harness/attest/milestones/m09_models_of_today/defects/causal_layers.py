@@ -56,6 +56,16 @@ class parallel_one_after_the_other(Layers):
         return ops.add(x, dropout(self.feed_forward(norm(x, p.at("norm1")), p), "sublayer"))
 
 
+@defect("M9.20")
+class parallel_feed_forward_not_dropped(Layers):
+    """Of two sublayers side by side the attention alone is followed by dropout."""
+
+    def parallel_block(self, x: Var, attend: Sublayer, p: Scope) -> Var:
+        norm = self.parts.norm
+        attended = self.parts.dropout(attend(norm(x, p.at("norm0"))), "sublayer")
+        return ops.add(ops.add(x, attended), self.feed_forward(norm(x, p.at("norm1")), p))
+
+
 @defect("M9.4")
 class parallel_with_one_norm(Layers):
     """Both sublayers read the first norm, and the second norm reads nothing."""

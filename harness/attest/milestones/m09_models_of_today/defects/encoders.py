@@ -194,6 +194,20 @@ class segments_of_the_first_row(_Segmented):
         return None if segments is None else np.broadcast_to(segments[:1], ids.shape)
 
 
+def without_segments(p: Scope) -> Scope:
+    """The same parameters, in which no kind of segment adds anything."""
+    name = "segment_embedding.weight"
+    return Scope({**p.values, f"{p.prefix}{name}": leaf(np.zeros(p[name].shape))}, p.prefix)
+
+
+@defect("M9.10")
+class segments_not_embedded(Embedding):
+    """Nothing is added for segments, not even for those of kind 0."""
+
+    def of_model(self, ids: Array, p: Scope, where: Where, segments: Array | None = None) -> Var:
+        return super().of_model(ids, without_segments(p) if self.config.segments else p, where, segments)
+
+
 @defect("M9.10")
 class segments_behind_the_norm(Embedding):
     """Segments are added behind the norm of the embeddings."""
@@ -203,9 +217,7 @@ class segments_behind_the_norm(Embedding):
             return super().of_model(ids, p, where, segments)
         kinds = np.zeros_like(ids) if segments is None else segments
         own = ops.take(p["segment_embedding.weight"], kinds)
-        zeros = {"segment_embedding.weight": leaf(np.zeros(p["segment_embedding.weight"].shape))}
-        quiet = Scope({**p.values, **zeros}, p.prefix)
-        return ops.add(super().of_model(ids, quiet, where, segments), own)
+        return ops.add(super().of_model(ids, without_segments(p), where, segments), own)
 
 
 @defect("M9.17b")

@@ -13,6 +13,7 @@ from attest.reference.parts.embedding import Embedding, Logits
 from attest.reference.parts.layers import Layers
 from attest.reference.parts.linear import Linear
 from attest.reference.parts.masks import Masks
+from attest.reference.parts.norms import LayerNorm, RMSNorm
 from attest.reference.parts.positions import Learned
 from attest.reference.parts.where import Where
 from attest.reference.scope import Scope
@@ -218,3 +219,31 @@ class pad_id_is_zero(DecoderOnly):
 
     def real(self, ids: Array) -> Array:
         return self.parts.masks.padding_mask(ids, 0)[:, 0]
+
+
+LEAST_EPS = 1e-6
+
+
+@defect("M9.4", "M9.10")
+class small_eps_raised(LayerNorm):
+    """An eps below 1e-6 becomes 1e-6; BERT has 1e-12."""
+
+    def __call__(self, x: Var, p: Scope) -> Var:
+        return ops.layer_norm(x, p["weight"], p["bias"], max(self.config.norm_eps, LEAST_EPS))
+
+
+@defect("M9.4")
+class small_eps_raised_in_rms(RMSNorm):
+    """An eps below 1e-6 becomes 1e-6."""
+
+    def __call__(self, x: Var, p: Scope) -> Var:
+        right = self.parts.but(norm_eps=max(self.config.norm_eps, LEAST_EPS))
+        return RMSNorm(right.config, right)(x, p)
+
+
+@defect("M9.4")
+class late_tokens_read_the_first_rows(Learned):
+    """In a model positions beyond 1000 count from 0 again."""
+
+    def rows(self, table: Var, positions: Array) -> Var:
+        return super().rows(table, positions % 1000)

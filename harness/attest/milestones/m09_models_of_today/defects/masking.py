@@ -182,6 +182,21 @@ class one_random_id_for_all(TokenMasking):
 
 
 @defect("M9.11")
+class replaced_by_the_next_id(TokenMasking):
+    """What becomes another token becomes the ordinary id behind it."""
+
+    def masked(
+        self, ids: Array, chosen: Array, mask_id: int, ordinary: Array, rng: np.random.Generator
+    ) -> Array:
+        if not len(ordinary):
+            return super().masked(ids, chosen, mask_id, ordinary, rng)
+        hidden, replaced = self.fates(rng, ids.shape)
+        following = ordinary[(np.searchsorted(ordinary, ids) + 1) % len(ordinary)]
+        masked: Array = np.where(chosen & hidden, mask_id, np.where(chosen & replaced, following, ids))
+        return masked
+
+
+@defect("M9.11")
 class only_what_changed_is_marked(TokenMasking):
     """A chosen token that was left as it is is not said to be chosen."""
 

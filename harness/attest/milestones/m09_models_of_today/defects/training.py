@@ -9,6 +9,7 @@ import numpy as np
 
 from attest.contract import DECODER_ONLY, Arrays
 from attest.judging.catalogue import defect
+from attest.milestones.m09_models_of_today.defects.weights import text_tied_by_copy
 from attest.reference.tape import Array
 from attest.reference.training.trainer import ReferenceOptimizer, ReferenceTrainer
 
@@ -126,6 +127,26 @@ class new_arrays_not_saved(_TextTrainer):
         kept = {n: x for n, x in self.model.parameters().items() if any(word in n for word in NEW)}
         super().load(directory)
         self.model.load({**self.model.values, **kept})
+
+
+@defect("M9.16", "M9.22")
+class text_head_not_saved(_TextTrainer):
+    """A checkpoint is that of a model whose head is its embedding; another head stays as it was built."""
+
+    def load(self, directory: str) -> None:
+        kept = {n: x for n, x in self.model.parameters().items() if self.of_text and n == "projection.weight"}
+        super().load(directory)
+        self.model.load({**self.model.values, **kept})
+
+
+@defect("M9.15")
+class text_tie_lost_on_load(_TextTrainer):
+    """A checkpoint is copied into the embedding and into the head, and later steps move the first alone."""
+
+    def load(self, directory: str) -> None:
+        super().load(directory)
+        if self.of_text:
+            self.parts.logits = text_tied_by_copy(self.config, self.parts)
 
 
 @defect("M9.22")

@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+from attest.boundary import JudgedImplementation
 from attest.judging.laws import FORMULA, law_holds
-from attest.milestones.m09_models_of_today.cases.language_models import NEWER, OLDER, language_model_cases
+from attest.judging.named import ONCE, named
+from attest.judging.property import given, verifies
+from attest.milestones.m09_models_of_today.cases.language_models import (
+    LONG_TEXT,
+    NEWER,
+    OLDER,
+    LanguageModelCase,
+    language_model_cases,
+)
 from attest.milestones.m09_models_of_today.properties.model_laws import Criteria, model_laws_hold
 
 model_laws_hold(
@@ -22,3 +31,10 @@ law_holds(
     sentence="LayerNorm with learned positions and GELU; RMSNorm with rotary positions and a gate.",
     effort=0.5,
 )
+
+
+@verifies("M9.4", effort=ONCE)
+@given(case=named(LONG_TEXT))
+def a_long_text_has_a_row_for_each_position(impl: JudgedImplementation, case: LanguageModelCase) -> None:
+    """A text of 1100 tokens, whose learned positions go on to the end of their table."""
+    FORMULA.check(impl, case)

@@ -97,6 +97,12 @@ def chosen_tokens_meet_three_fates(impl: JudgedImplementation) -> None:
         others = old != id
         what = f"chosen tokens that become id {id}"
         expect_share(int((new[others] == id).sum()), int(others.sum()), 0.1 / kinds, what)
+    became = new != LONG.mask_id
+    first, second = (np.searchsorted(LONG.ordinary, ids[became]) for ids in (old, new))
+    for steps in range(1, kinds):
+        there = int(((second - first) % kinds == steps).sum())
+        what = f"chosen tokens that become the ordinary id {steps} behind them"
+        expect_share(there, new.size, 0.1 / kinds, what)
 
 
 @verifies("M9.11")

@@ -40,6 +40,7 @@ class PieceCase(OperationCase):
     kind: ClassVar[str] = "piece"
     lengths: ClassVar[tuple[str, ...]] = ("B", "T")
     settings: ClassVar[Mapping[str, str]] = {"D": "d_model", "F": "d_ff", "activation": "activation"}
+    stands_for: ClassVar[Mapping[str, str]] = {"S": "S", "V": "target_vocab"}
 
     layer: str = "linear"
     B: int = 1

@@ -292,3 +292,23 @@ class activation_in_place(ReferenceComponent):
         if self.operation == "activation":
             inputs["x"][...] = found["output"]
         return found
+
+
+@defect("M10.11")
+class classes_beyond_255_wrap(CrossEntropy):
+    """Labels are kept in eight bits."""
+
+    def __call__(self, logits: Var, labels: Array) -> Var:
+        return super().__call__(logits, labels.astype(np.uint8).astype(np.int64))
+
+
+@defect("M10.11")
+class softmax_forgets_a_tail(Softmax):
+    """Behind the last whole 64 entries of a long row, entries do not count in the sum."""
+
+    def __call__(self, x: Var) -> Var:
+        size = x.shape[-1]
+        whole = size // 64 * 64 or size
+        raised = ops.exp(ops.add(x, -x.value.max(axis=-1, keepdims=True)))
+        total = raised.value[..., :whole].sum(axis=-1, keepdims=True)
+        return ops.scale(raised, 1 / total)
