@@ -59,11 +59,6 @@ class DecodingCase(ArchitectureCase):
         sizes = {"D": 8, "H": 2, "encoders": 1, "decoders": 1, "symbols": 11, "room": ROOM}
         return {**sizes, "S": min(self.S, 5), "norm": "post", "special": 0}
 
-    @property
-    def wanted(self) -> dict[str, Any]:
-        """A projection of its own: with the embedding's, no token could be made likelier by itself."""
-        return {"tie": False}
-
     @cached_property
     def config(self) -> Config:
         return self.with_options(self.plain)
@@ -163,6 +158,11 @@ class GenerationCase(DecodingCase):
 
     limit: int = 6
     eos: float = 0.0
+
+    @property
+    def wanted(self) -> dict[str, Any]:
+        """A projection of its own: with the embedding's, no token could be made likelier by itself."""
+        return {"tie": False}
 
     @property
     def narrowed(self) -> dict[str, Any]:
