@@ -91,6 +91,9 @@ class ConfigRules:
     def check_options(self) -> None:
         if "num_classes" in self.reads and self.config.num_classes < 2:
             raise ValueError(f"num_classes={self.config.num_classes} must be at least 2; give more classes")
+        for name, _ in self.fields(Holds.COUNT):
+            if not _is_integer(value := getattr(self.config, name)) or value < 0:
+                raise ValueError(f"{name}={value!r} must be an integer of at least 0; 0 is none")
         for name, rule in self.fields(Holds.PART, Holds.LIMIT):
             if (value := getattr(self.config, name)) is not None:
                 check_number(name, value, rule)

@@ -77,6 +77,7 @@ def attention_heads(config: Config) -> None:
     one_of("window_sides", config.window_sides, ("before", "both"))
     require(isinstance(config.sinks, bool), "sinks", config.sinks, "is neither True nor False", "try False")
     rotary(config, config.d_head if config.positions == "rotary" else None)
+    positive_sizes(config, "relative_buckets", "relative_distance")
     if config.positions == "relative":
         relative(config)
     layer_norm(config)

@@ -61,7 +61,8 @@ def wrong_values(operation: str, name: str, rule: Rule) -> tuple[Any, ...]:
         sizes = {getattr(SENSIBLE, size) for size in rule.vocabularies if size in reads}
         ids = {n for n, r in RULES.items() if r.holds is Holds.ID and n in reads}
         taken = {getattr(SENSIBLE, n) for n in ids - {name}}
-        found = (-1, *sorted(sizes), *sorted(taken))
+        # A padding id that stands alone may lie outside of the vocabulary: then nothing is padding.
+        found = (-1, *sorted(sizes), *sorted(taken)) if taken else ()
     return (*found, *MORE.get(name, ()))
 
 
