@@ -178,14 +178,17 @@ def hold_in_the_self_test(path: str) -> None:
 def test_a_job_ends_when_whoever_asked_for_it_is_killed(tmp_path, holding):
     path = str(tmp_path / "held")
     os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     text = f"import test_trial as t; t.{holding.__name__}({path!r})"
-    caller = subprocess.Popen([sys.executable, "-c", text], cwd=ROOT / "tests")
-    reader = os.open(path, os.O_RDONLY)
+    # PYTHONPATH, since PYTHONSAFEPATH may be set: a command that another test ran in this process does that.
+    caller = subprocess.Popen(
+        [sys.executable, "-c", text], env={**os.environ, "PYTHONPATH": str(ROOT / "tests")}
+    )
+    assert select.select([reader], [], [], 120)[0], "the job did not begin"
     assert os.read(reader, 1) == b"."
     caller.kill()
     caller.wait()
-    ended, _, _ = select.select([reader], [], [], 60)
-    assert ended, "the job still runs a minute later"
+    assert select.select([reader], [], [], 60)[0], "the job still runs a minute later"
     assert os.read(reader, 1) == b""
     os.close(reader)
 
