@@ -49,7 +49,9 @@ def command(
 
     check_operation(operation)
     check_picture(out)
-    config = config_from([*SMALL, *TINY, *fields])
+    given = {field.partition("=")[0] for field in fields}
+    small = [field for field in (*SMALL, *TINY) if field.partition("=")[0] not in given]
+    config = config_from([*small, *fields])
     wrong = False
     for judged in judged_implementations(impl):
         try:
