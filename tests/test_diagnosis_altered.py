@@ -9,16 +9,11 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 
-from attest.boundary import JudgedImplementation
 from attest.contract import Config
 from attest.diagnosis.further_slips import further
 from attest.diagnosis.hooks import places
-from attest.diagnosis.likeness import diagnose
 from attest.diagnosis.others import with_others
 from attest.diagnosis.transforms import disturbed, kind_of, transforms_of
-from attest.diagnosis.trial import failing_case
-from attest.judging.catalogue import assemble
-from attest.judging.property import load_properties
 from attest.records.failure import Confined, Edited, Failure, Measured
 from attest.reference import ops
 from attest.reference.parts.attention import Attention
@@ -29,6 +24,7 @@ from attest.report.wording import edit_text, measured_text
 from attest.trials.presented import Said, _confined_to
 from attest.trials.sources import Package
 from attest.trials.unseen import Diagnosed, Fault
+from diagnosed import diagnosed
 
 
 class AddedToTheDivisor(Attention):
@@ -105,15 +101,6 @@ class Twisted(Attention):
     def weights_from(self, scores, allowed, where):
         weights = super().weights_from(scores, allowed, where)
         return ops.mul(weights, 1 + 0.01 * np.sin(np.arange(weights.shape[-1])))
-
-
-def diagnosed(piece, criterion):
-    impl = JudgedImplementation(assemble(piece, "stranger"))
-    for property in load_properties()[criterion]:
-        case = failing_case(property, impl)
-        if case is not None:
-            return diagnose(property, impl, case, seed=0)
-    raise AssertionError(f"{criterion} does not fail")
 
 
 @pytest.mark.parametrize(

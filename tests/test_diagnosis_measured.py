@@ -11,7 +11,6 @@ from attest.boundary import JudgedImplementation
 from attest.diagnosis.conditions import FEWEST
 from attest.diagnosis.edits import edits
 from attest.diagnosis.executed import executed, may_matter, overridden
-from attest.diagnosis.likeness import diagnose
 from attest.diagnosis.longhand import LONGHAND
 from attest.diagnosis.nearness import nearness
 from attest.diagnosis.traces import traces_of
@@ -27,6 +26,7 @@ from attest.report.wording import looks_like, measured_text
 from attest.trials.presented import Said
 from attest.trials.sources import package_of
 from attest.trials.unseen import Diagnosed, Fault, read_faults
+from diagnosed import diagnosed
 
 
 class OtherExponent(Schedule):
@@ -50,15 +50,6 @@ class LighterWeights(Attention):
 
     def weights_from(self, scores, allowed, where):
         return ops.scale(super().weights_from(scores, allowed, where), 0.93)
-
-
-def diagnosed(piece, criterion):
-    impl = JudgedImplementation(assemble(piece, "stranger"))
-    for property in load_properties()[criterion]:
-        case = failing_case(property, impl)
-        if case is not None:
-            return diagnose(property, impl, case, seed=0)
-    raise AssertionError(f"{criterion} does not fail")
 
 
 def test_a_slip_that_no_defect_has_is_found_in_the_method_where_it_would_stand():

@@ -29,6 +29,7 @@ from attest.reference.training.loss import Loss
 from attest.reference.training.optimisation import Clipping
 from attest.report.wording import measured_text
 from attest.running import failure
+from diagnosed import diagnosed
 
 
 class LengthOverTheRoot(Clipping):
@@ -79,15 +80,6 @@ class SinglePrecision(Attention):
     def scores(self, q, k, where):
         found = super().scores(q, k, where)
         return Var(found.value.astype(np.float32).astype(np.float64), found.variance, found.eps)
-
-
-def diagnosed(piece, criterion):
-    impl = JudgedImplementation(assemble(piece, "stranger"))
-    for property in load_properties()[criterion]:
-        case = failing_case(property, impl)
-        if case is not None:
-            return diagnose(property, impl, case, seed=0)
-    raise AssertionError(f"{criterion} does not fail")
 
 
 @pytest.mark.parametrize(
